@@ -1,0 +1,1 @@
+"""Faults, schedules and scenarios as pure data and decisions."""

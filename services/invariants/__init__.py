@@ -1,0 +1,1 @@
+"""One checkable property of a run's history per module."""

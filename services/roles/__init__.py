@@ -1,0 +1,1 @@
+"""One pure state machine per role: events in, effects out."""

@@ -1,0 +1,1 @@
+"""Where the roles live: simulator, local processes, containers, several hosts."""

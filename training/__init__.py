@@ -1,0 +1,1 @@
+"""Pure mathematics: models, data, sharding of samples, reduction, optimizers, checkpoint format."""
