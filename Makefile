@@ -25,7 +25,7 @@ lint: setup proto-check ## every static gate: ruff, mypy, import rules, proto
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(if $(PROTO_FILES),$(BIN)/buf lint)
 
 check: lint test ## the one door: static gates, then the tests; CI runs this
