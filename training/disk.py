@@ -1,7 +1,7 @@
 """What a checkpoint asks of a disk, as data, and a disk in memory that loses what was not synced.
 
 A plan is a tuple of `DiskOp`; whoever has a disk applies them one by one, in order, and stops at the first error.
-Paths are strings with "/" as separator. Every operation is all or nothing except `WriteFile`, which may be torn.
+Paths are strings with "/" as separator. Every operation is all or nothing except `WriteFile` and `AppendFile`, which may be torn.
 
 Duty of the caller: an OSError from `apply` ends the plan; what was done so far is a state that readers understand.
 """
@@ -23,6 +23,14 @@ class MakeDir:
 @dataclass(frozen=True, slots=True)
 class WriteFile:
     """Create or truncate the file `path` and write `content`; not durable until `SyncFile`."""
+
+    path: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFile:
+    """Write `content` behind what the file `path` has, creating it if missing; not durable until `SyncFile`."""
 
     path: str
     content: bytes = field(repr=False)
@@ -57,7 +65,7 @@ class Remove:
     path: str
 
 
-DiskOp = MakeDir | WriteFile | SyncFile | Rename | SyncDir | Remove
+DiskOp = MakeDir | WriteFile | AppendFile | SyncFile | Rename | SyncDir | Remove
 
 
 class Disk(Protocol):
@@ -88,8 +96,12 @@ def apply_all(disk: Disk, plan: Iterable[DiskOp]) -> None:
 
 @dataclass(slots=True, eq=False)
 class _File:
-    content: bytes = b""
-    durable: bytes | None = None  # None: never synced
+    content: bytearray = field(default_factory=bytearray)
+    synced: bytearray | None = None  # None: never synced; the same object as `content` while only appended to
+    synced_length: int = 0
+
+    def durable(self) -> bytes | None:
+        return None if self.synced is None else bytes(self.synced[: self.synced_length])
 
 
 @dataclass(slots=True, eq=False)
@@ -115,9 +127,11 @@ class LossyDisk:
                 self._make_folder(path)
             case WriteFile(path, content):
                 self._write(path, content)
+            case AppendFile(path, content):
+                self._append(path, content)
             case SyncFile(path):
                 file = self._file(path)
-                file.durable = file.content
+                file.synced, file.synced_length = file.content, len(file.content)
             case Rename(source, target):
                 self._rename(source, target)
             case SyncDir(path):
@@ -128,7 +142,7 @@ class LossyDisk:
 
     def read(self, path: str) -> bytes:
         """The content of a file, as a process sees it (synced or not)."""
-        return self._file(path).content
+        return bytes(self._file(path).content)
 
     def list(self, path: str) -> tuple[str, ...]:
         """The names in a folder, ascending, as a process sees them."""
@@ -186,11 +200,17 @@ class LossyDisk:
             raise _os_error(errno.EEXIST, path)
 
     def _write(self, path: str, content: bytes) -> None:
+        self._opened(path).content = bytearray(content)
+
+    def _append(self, path: str, content: bytes) -> None:
+        self._opened(path).content += content
+
+    def _opened(self, path: str) -> _File:
         parent, name = self._parent(path)
         node = parent.names.setdefault(name, _File())
         if isinstance(node, _Folder):
             raise _os_error(errno.EISDIR, path)
-        node.content = bytes(content)
+        return node
 
     def _rename(self, source: str, target: str) -> None:
         node = self._node(source)
@@ -220,25 +240,26 @@ def _lose(folder: _Folder, choose: Callable[[int], int]) -> None:
         node = folder.names[name]
         if isinstance(node, _Folder):
             _lose(node, choose)
-        elif node.durable != node.content:
+        elif node.durable() != bytes(node.content):
             left = _survivor(node, choose)
             if left is None:
                 del folder.names[name]
             else:
-                node.content = node.durable = left
+                node.content = node.synced = bytearray(left)
+                node.synced_length = len(left)
     folder.durable = dict(folder.names)
 
 
 def _survivor(file: _File, choose: Callable[[int], int]) -> bytes | None:
     match choose(4):
         case 0:
-            return file.durable
+            return file.durable()
         case 1:
             return b""
         case 2:
-            return file.content[: choose(len(file.content) + 1)]
+            return bytes(file.content[: choose(len(file.content) + 1)])
         case _:
-            return file.content[: choose(len(file.content) + 1)].ljust(len(file.content), b"\0")
+            return bytes(file.content[: choose(len(file.content) + 1)]).ljust(len(file.content), b"\0")
 
 
 def _parts(path: str) -> list[str]:

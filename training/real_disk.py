@@ -6,7 +6,7 @@ failed fsync the kernel may report the next one as fine although data were lost.
 
 import os
 
-from training.disk import DiskOp, MakeDir, Remove, Rename, SyncDir, SyncFile, WriteFile
+from training.disk import AppendFile, DiskOp, MakeDir, Remove, Rename, SyncDir, SyncFile, WriteFile
 
 
 class RealDisk:
@@ -18,7 +18,9 @@ class RealDisk:
             case MakeDir(path):
                 _make_folder(path)
             case WriteFile(path, content):
-                _write(path, content)
+                _write(path, content, os.O_TRUNC)
+            case AppendFile(path, content):
+                _write(path, content, os.O_APPEND)
             case SyncFile(path):
                 _sync(path, os.O_RDONLY)
             case Rename(source, target):
@@ -50,8 +52,8 @@ def _make_folder(path: str) -> None:
             raise
 
 
-def _write(path: str, content: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+def _write(path: str, content: bytes, flag: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | flag | os.O_CLOEXEC, 0o666)
     try:
         left = memoryview(content)
         while left:
