@@ -1,0 +1,141 @@
+"""What an engine is: the place where the roles of a run live.
+
+`testbed.api` builds a `RunPlan` (everything that decides a run, read once and frozen) and a `RunFolder`, asks the
+engine whether it can do it at all, and then calls `run` once. Duties of an engine:
+
+1. `refusals` starts nothing and touches nothing. It names every fault, role or trigger that the engine cannot do.
+2. `run` feeds one `chaos.driver.Driver` (see `chaos.actions` for the duties towards it) and carries out its actions.
+3. The verifier's verdict document is returned as it came; the engine adds nothing to it and judges nothing.
+4. Whatever ends `run` (verdict, exception, Ctrl-C), nothing that it started is left, and every fault is undone.
+5. Every wait is bounded. While it lasts, `ProgressSink.waiting` says who is missing, since when, and the deadline;
+   when it runs out, `EngineError` or the outcome's `aborted` says the same.
+6. History and checkpoints end up in the folder's `history.jsonl` and `checkpoints/`, the same on every engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from training.errors import GradstormError
+
+if TYPE_CHECKING:
+    from chaos.scenario import Scenario
+
+    from services.config import RunConfig
+    from services.messages import Array
+    from services.records import Fact
+    from testbed.run_folder import RunFolder
+    from training.datasets import Dataset
+
+
+class EngineError(GradstormError):
+    """The machine or the engine could not carry the run out (exit code 3): no port, no process, a wait ran out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """The checkpoint that a run goes on from; it was read and checked before anything started.
+
+    `origin` is "<run id>/<checkpoint>" (the history's `resumed_from`). Arrays are float64 (P,).
+    `damaged` lists newer checkpoints that were skipped, as (name, why).
+    """
+
+    origin: str
+    run_dir: str
+    step: int
+    parameters: Array
+    velocity: Array
+    sampler_json: str
+    damaged: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """One execution of one scenario: what to train, what goes wrong, what is planted."""
+
+    config: RunConfig
+    scenario: Scenario
+    dataset: Dataset
+    token: str = field(repr=False)  # every call between roles carries it; "" is legal in the simulator only
+    resume: ResumePoint | None = None
+    plants: tuple[str, ...] = ()  # names of bugs to plant in the running production code
+
+
+@dataclass(frozen=True, slots=True)
+class RoleExit:
+    """How one launch of one role ended. `exit_code` as the parent sees it: negative is the signal's number."""
+
+    role: str
+    launch: int
+    exit_code: int
+    expected: bool  # a fault or the orderly end asked for it
+    reason: str = ""  # "fault 1-kill-worker-2" | "finished" | tail of what it said when it was not expected
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOutcome:
+    """What a run came to.
+
+    `verdict` is the verifier's document, or {} when it never concluded; then `aborted` says why and who was missing.
+    `stop_condition` is "finished" or the name of what stopped the coordinator ("nobody left", "disk full", …).
+    """
+
+    verdict: dict[str, Any]
+    exits: tuple[RoleExit, ...]
+    stop_condition: str
+    stop_reason: str = ""
+    aborted: str = ""
+
+
+class ProgressSink(Protocol):
+    """Where an engine tells what happens, for whoever watches. Calls are cheap, never block and never raise."""
+
+    def role(self, role: str, launch: int, state: str) -> None:
+        """A role changed: "starting" | "up" | "held at <phase>" | "stopped" | "exited <code>" | "finished"."""
+        ...
+
+    def fact(self, role: str, fact: Fact) -> None:
+        """A role, or the driver, recorded this."""
+        ...
+
+    def note(self, text: str) -> None:
+        """One line for people."""
+        ...
+
+    def waiting(self, what: str, missing: tuple[str, ...], since_s: float, deadline_s: float) -> None:
+        """The engine waits for `missing`, for `since_s` seconds by now, and gives up after `deadline_s` in all."""
+        ...
+
+
+class Silent:
+    """A sink for those who do not watch."""
+
+    def role(self, role: str, launch: int, state: str) -> None:
+        """Nothing."""
+
+    def fact(self, role: str, fact: Fact) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def waiting(self, what: str, missing: tuple[str, ...], since_s: float, deadline_s: float) -> None:
+        """Nothing."""
+
+
+class Engine(Protocol):
+    """One of `sim`, `local`, later `containers` and `lan`."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        ...
+
+    def refusals(self, scenario: Scenario, strategy: str) -> list[str]:
+        """Why this engine cannot run that scenario under that strategy, each by name; empty when it can."""
+        ...
+
+    def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
+        """Carry the run out. Raises EngineError when the machine will not; KeyboardInterrupt passes through."""
+        ...
