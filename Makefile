@@ -1,11 +1,13 @@
 # Everything a developer does here, behind one door each. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check proto proto-setup proto-check lock bench clean format
+.PHONY: help setup demo test lint check format proto proto-setup proto-check lock bench clean
+.PHONY: gate-ruff gate-format gate-types gate-imports gate-proto
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 PROTO_FILES := $(wildcard proto/gradstorm/v1/*.proto)
+GATES := gate-ruff gate-format gate-types gate-imports $(if $(PROTO_FILES),gate-proto)
 # Passed on to pytest, for example: make test ARGS="-m 'not slow' -k ring"
 ARGS ?=
 
@@ -21,12 +23,20 @@ demo: setup ## train, break, verify: the demo on local processes
 test: setup ## run the tests (those that need Docker are left out without it)
 	@$(BIN)/python -m pytest tests $(ARGS)
 
-lint: setup proto-check ## every static gate: ruff, mypy, import rules, proto
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+lint: setup $(if $(PROTO_FILES),proto-setup) ## every static gate: ruff, mypy, import rules, proto
+	@$(MAKE) --keep-going $(GATES)
+
+gate-ruff:
+	$(BIN)/ruff check --quiet .
+gate-format:
+	$(BIN)/ruff format --check --quiet .
+gate-types:
 	$(BIN)/mypy
+gate-imports:
 	$(BIN)/lint-imports --no-logo
-	$(if $(PROTO_FILES),$(BIN)/buf lint)
+gate-proto:
+	$(BIN)/buf lint
+	@scripts/proto.sh check
 
 check: lint test ## the one door: static gates, then the tests; CI runs this
 
@@ -39,8 +49,8 @@ proto-setup:
 proto: proto-setup ## regenerate services/wire from proto/
 	@scripts/proto.sh generate
 
-proto-check: $(if $(PROTO_FILES),proto-setup) ## fail if generated code is stale
-	@$(if $(PROTO_FILES),scripts/proto.sh check)
+proto-check: proto-setup ## fail if generated code is stale
+	@scripts/proto.sh check
 
 lock: ## pin requirements*.in anew (UPGRADE=--upgrade to move what is pinned)
 	@UPGRADE="$(UPGRADE)" scripts/lock.sh
