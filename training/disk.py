@@ -1,7 +1,8 @@
 """What a checkpoint asks of a disk, as data, and a disk in memory that loses what was not synced.
 
 A plan is a tuple of `DiskOp`; whoever has a disk applies them one by one, in order, and stops at the first error.
-Paths are strings with "/" as separator. Every operation is all or nothing except `WriteFile` and `AppendFile`, which may be torn.
+Paths are strings with "/" as separator. Every operation is all or nothing, except that `WriteFile` and `AppendFile`
+may be torn.
 
 Duty of the caller: an OSError from `apply` ends the plan; what was done so far is a state that readers understand.
 """
@@ -160,7 +161,8 @@ class LossyDisk:
         """Cut the power: names that were not synced are as before; file content that was not is chosen.
 
         `choose(n)` returns a number in 0 .. n-1 and is asked once or twice per such file: 0 the last synced content
-        (the file is missing if there is none), 1 empty, 2 cut short, 3 cut short and zero-filled.
+        (the file is missing if there is none), 1 empty, 2 cut short, 3 cut short and zero-filled. What was appended
+        to synced content is cut alone; what stood before it stays.
         """
         _lose(self._root, choose)
 
@@ -251,15 +253,18 @@ def _lose(folder: _Folder, choose: Callable[[int], int]) -> None:
 
 
 def _survivor(file: _File, choose: Callable[[int], int]) -> bytes | None:
+    """What a power cut leaves of an unsynced file; a synced beginning that was only appended to is safe."""
+    safe = file.synced_length if file.synced is file.content else 0
+    head, tail = bytes(file.content[:safe]), bytes(file.content[safe:])
     match choose(4):
         case 0:
             return file.durable()
         case 1:
-            return b""
+            return head
         case 2:
-            return bytes(file.content[: choose(len(file.content) + 1)])
+            return head + tail[: choose(len(tail) + 1)]
         case _:
-            return bytes(file.content[: choose(len(file.content) + 1)]).ljust(len(file.content), b"\0")
+            return head + tail[: choose(len(tail) + 1)].ljust(len(tail), b"\0")
 
 
 def _parts(path: str) -> list[str]:
