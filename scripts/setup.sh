@@ -27,7 +27,8 @@ find_python() {
             return
         fi
     done
-    fail "needs Python 3.11 or newer; found $(python3 --version 2>&1 || echo none) (set PYTHON=/path/to/python3)"
+    found=$(command -v python3 >/dev/null && python3 --version 2>&1 || echo none)
+    fail "needs Python 3.11 or newer; found $found (set PYTHON=/path/to/python3)"
 }
 
 create_venv() {
