@@ -38,6 +38,7 @@ class Join:
     """Worker -> coordinator: admit me. Asked again until answered."""
 
     worker: int
+    launch: int  # starts of the worker's process, counted by whoever starts it
     address: str
     numerics: str
     dataset_sha256: str = ""  # of a local copy; empty when it wants the coordinator's
