@@ -16,22 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from services.host import Hold
 from services.records import Fact
-
-# ---------------------------------------------------------------- holds
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """An armed point in a role. `stand`: the role waits there until released; otherwise its passing is reported."""
-
-    name: str
-    role: str
-    step: int
-    phase: str
-    chunk: int = 0
-    stand: bool = True
-
 
 # ---------------------------------------------------------------- events
 

@@ -1,0 +1,254 @@
+"""The pure part of every shell: one role, its record outbox and its holds.
+
+The simulator and the gRPC shell both drive `Host`, and only carry out what it returns. Duties of its caller: those of
+`services.events`, and to pass `Linked(VERIFIER)` when the reporting link comes up. The host
+
+- numbers each `Record`, keeps it until the verifier has stored it, and re-sends after a reconnect;
+- stops the role at an armed hold: the rest of its effects and all later events wait until `release`;
+- tells of every persist that returned (`Durable`), in the same numbering as the role's own facts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.events import (
+    VERIFIER,
+    CancelTimer,
+    Compute,
+    Cut,
+    Effect,
+    Event,
+    Heard,
+    Identify,
+    Linked,
+    Load,
+    Note,
+    Persist,
+    Persisted,
+    Phase,
+    Received,
+    Record,
+    Send,
+    SetTimer,
+    Stop,
+    Unlinked,
+)
+from services.fact_codec import fact_to_numbered
+from services.messages import Numbered, Report, Stored
+from services.records import Durable, Fact
+from training.disk import AppendFile, DiskOp, MakeDir, Remove, Rename, SyncDir, SyncFile, WriteFile
+
+REPORT_RECORDS_MAX = 512
+
+OPERATION_NAMES: dict[type[DiskOp], str] = {
+    AppendFile: "append",
+    MakeDir: "make_dir",
+    Remove: "remove",
+    Rename: "rename",
+    SyncDir: "sync_dir",
+    SyncFile: "sync_file",
+    WriteFile: "write",
+}
+
+
+class Role(Protocol):
+    """What the host drives."""
+
+    def handle(self, now_ms: float, event: Event) -> list[Effect]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An armed point in a role. `stand`: the role waits there until released; otherwise its passing is reported."""
+
+    name: str
+    role: str
+    step: int
+    phase: str
+    chunk: int = 0
+    stand: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HoldReached:
+    """The role stands at the hold (or, with `stand` False, passed it)."""
+
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A fact as the role recorded it, for whoever watches the run."""
+
+    fact: Fact
+
+
+HostEffect = (
+    Send | Cut | Compute | Persist | Load | SetTimer | CancelTimer | Note | Identify | Stop | HoldReached | Observed
+)  # fmt: skip
+
+
+class Recorder:
+    """Numbers facts and keeps them until the verifier has stored them."""
+
+    def __init__(self, source: str, launch: int) -> None:
+        self.source = source
+        self.launch = launch
+        self.last = 0  # number of the newest record
+        self._kept: deque[Numbered] = deque()
+        self._unsent: list[Numbered] = []
+
+    def add(self, fact: Fact) -> None:
+        self.last += 1
+        numbered = fact_to_numbered(fact, self.last)
+        self._kept.append(numbered)
+        self._unsent.append(numbered)
+
+    def report(self) -> list[Report]:
+        """What has been added since the last report."""
+        fresh, self._unsent = self._unsent, []
+        return self._batches(fresh)
+
+    def again(self) -> list[Report]:
+        """Everything unstored, behind an empty report that asks the verifier where it stands."""
+        self._unsent = []
+        return [Report(self.source, self.launch, ()), *self._batches(list(self._kept))]
+
+    def stored(self, message: Stored) -> None:
+        if (message.source, message.launch) != (self.source, self.launch):
+            return
+        while self._kept and self._kept[0].sequence <= message.through:
+            self._kept.popleft()
+
+    @property
+    def unstored(self) -> int:
+        return len(self._kept)
+
+    def _batches(self, records: list[Numbered]) -> list[Report]:
+        cuts = range(0, len(records), REPORT_RECORDS_MAX)
+        return [Report(self.source, self.launch, tuple(records[at : at + REPORT_RECORDS_MAX])) for at in cuts]
+
+
+class Host:
+    """Drives one role. All methods return the effects that the shell must carry out, in order."""
+
+    def __init__(self, name: str, launch: int, role: Role) -> None:
+        self.name = name
+        self.role = role
+        self.recorder = Recorder(name, launch)
+        self._holds: dict[tuple[str, int, int], Hold] = {}
+        self._standing: Hold | None = None
+        self._announced = True  # the standing hold has been reported
+        self._effects: deque[Effect] = deque()  # of the role, not carried out: behind a hold
+        self._events: deque[Event] = deque()  # for the role, not handled: behind a hold
+        self._persists: dict[str, Persist] = {}
+        self._reporting = False
+
+    @property
+    def unstored(self) -> int:
+        """Records that the verifier has not stored yet."""
+        return self.recorder.unstored
+
+    @property
+    def standing(self) -> Hold | None:
+        return self._standing
+
+    def arm(self, hold: Hold) -> None:
+        """Arm before the role's next event. One hold for each (phase, step, chunk)."""
+        self._holds[hold.phase, hold.step, hold.chunk] = hold
+
+    def release(self, now_ms: float, hold_name: str) -> list[HostEffect]:
+        """Let the role go on from the named hold, or disarm it if the role does not stand there."""
+        self._holds = {key: hold for key, hold in self._holds.items() if hold.name != hold_name}
+        if self._standing is None or self._standing.name != hold_name:
+            return []
+        self._standing = None
+        out: list[HostEffect] = []
+        self._carry_out(out)
+        while self._events and self._standing is None:
+            self._run(now_ms, self._events.popleft(), out)
+        self._flush(out)
+        return out
+
+    def handle(self, now_ms: float, event: Event) -> list[HostEffect]:
+        out: list[HostEffect] = []
+        if self._transport(event, out):
+            return out
+        if self._standing is not None:
+            if not isinstance(event, Heard):
+                self._events.append(event)
+            return out
+        self._run(now_ms, event, out)
+        self._flush(out)
+        return out
+
+    # ------------------------------------------------------------ inside
+
+    def _transport(self, event: Event, out: list[HostEffect]) -> bool:
+        """Handle what concerns the reporting link. True when the role need not see the event."""
+        if isinstance(event, Received) and isinstance(event.message, Stored):
+            self.recorder.stored(event.message)
+            self._announce(out)
+            return True
+        if isinstance(event, Linked) and event.peer == VERIFIER and self.name != VERIFIER:
+            self._reporting = True
+            out.extend(Send(VERIFIER, report) for report in self.recorder.again())
+            return False
+        if isinstance(event, Unlinked) and event.peer == VERIFIER and self.name != VERIFIER:
+            self._reporting = False
+            self._announce(out)
+        return False
+
+    def _run(self, now_ms: float, event: Event, out: list[HostEffect]) -> None:
+        if isinstance(event, Persisted):
+            done = self._persists.pop(event.token, None)
+            if done is not None and self.name != VERIFIER:
+                self._record(Durable(done.what, _count(done.operations)), out)
+        self._effects.extend(self.role.handle(now_ms, event))
+        self._carry_out(out)
+
+    def _carry_out(self, out: list[HostEffect]) -> None:
+        while self._effects and self._standing is None:
+            effect = self._effects.popleft()
+            if isinstance(effect, Record):
+                self._record(effect.fact, out)
+            elif isinstance(effect, Phase):
+                self._pass(effect, out)
+            else:
+                if isinstance(effect, Persist):
+                    self._persists[effect.token] = effect
+                out.append(effect)
+
+    def _pass(self, phase: Phase, out: list[HostEffect]) -> None:
+        hold = self._holds.pop((phase.name, phase.step, phase.chunk), None)
+        if hold is None:
+            return
+        if not hold.stand:
+            out.append(HoldReached(hold))
+            return
+        self._standing = hold
+        self._announced = False
+
+    def _record(self, fact: Fact, out: list[HostEffect]) -> None:
+        self.recorder.add(fact)
+        out.append(Observed(fact))
+
+    def _flush(self, out: list[HostEffect]) -> None:
+        if self._reporting:
+            out.extend(Send(VERIFIER, report) for report in self.recorder.report())
+        self._announce(out)
+
+    def _announce(self, out: list[HostEffect]) -> None:
+        """Report a standing hold once everything recorded before it is stored (or nobody is there to store it)."""
+        if self._standing is None or self._announced:
+            return
+        if self.recorder.unstored == 0 or not self._reporting or self.name == VERIFIER:
+            self._announced = True
+            out.append(HoldReached(self._standing))
+
+
+def _count(operations: tuple[DiskOp, ...]) -> dict[str, int]:
+    return dict(Counter(OPERATION_NAMES[type(operation)] for operation in operations))
