@@ -1,0 +1,269 @@
+"""The folder of a run, the same on every engine, and the place where runs are kept.
+
+    manifest.json         versions, commit, seed, configuration, numerics fingerprint; enough to run it again
+    dataset.safetensors   what was trained on (`training.datasets.dataset_to_bytes`)
+    history.jsonl         every record in order, with sequence number and CRC; large arrays beside it
+    checkpoints/          published checkpoints and the pointer
+    coordinator/          the coordinator's durable decisions
+    logs/                 one file per role and launch
+    verdict.json          the document that `run --json` printed
+
+JSON documents are written to a temporary name, synced and renamed, so that a reader finds the old one or the new
+one, whole. Runs live in ./runs, or in the folder that GRADSTORM_HOME names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from training.disk import Rename, SyncDir, SyncFile, WriteFile, apply_all
+from training.errors import ConfigurationError, GradstormError
+from training.real_disk import RealDisk
+
+MANIFEST = "manifest.json"
+VERDICT = "verdict.json"
+_MARK = "gradstorm-run"  # the manifest's `kind`: prune removes no folder without it
+_MANIFEST_SCHEMA = 1
+_LATEST = "latest"
+
+
+class RunFolderError(GradstormError):
+    """A run's folder cannot be made, found or read (exit code 2 or 3, as the message says)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Paths of one run. Holds no state."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """Make the folder, its parents included. Raises ConfigurationError when it exists, RunFolderError otherwise."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+            folder = cls(path.resolve())
+            for inner in (folder.checkpoints, folder.logs, folder.coordinator):
+                inner.mkdir()
+        except FileExistsError as error:
+            raise already_there(path) from error
+        except OSError as error:
+            raise RunFolderError(f"cannot make the run folder {path}: {error.strerror or error}") from error
+        return folder
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.path / MANIFEST
+
+    @property
+    def dataset_path(self) -> Path:
+        return self.path / "dataset.safetensors"
+
+    @property
+    def history_path(self) -> Path:
+        return self.path / "history.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def coordinator(self) -> Path:
+        return self.path / "coordinator"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def verdict_path(self) -> Path:
+        return self.path / VERDICT
+
+    def log_path(self, role: str, launch: int) -> Path:
+        """Where launch `launch` of a role writes what it says."""
+        return self.logs / f"{role}.{launch}.log"
+
+    def write_manifest(self, document: dict[str, Any]) -> None:
+        """Replace the manifest, adding what marks the folder as ours."""
+        write_json(self.manifest_path, {"kind": _MARK, "schema": _MANIFEST_SCHEMA, **document})
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest. Raises RunFolderError when there is none or it is unreadable."""
+        document = _read_json(self.manifest_path)
+        if document.get("kind") != _MARK:
+            raise RunFolderError(f"{self.manifest_path} is no manifest of a run")
+        return document
+
+    def write_verdict(self, document: dict[str, Any]) -> None:
+        """Replace the verdict document."""
+        write_json(self.verdict_path, document)
+
+    def verdict(self) -> dict[str, Any]:
+        """The verdict document, {} while there is none. Raises RunFolderError when it is unreadable."""
+        return _read_json(self.verdict_path) if self.verdict_path.exists() else {}
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One line of `gradstorm runs list`."""
+
+    name: str
+    path: str
+    started_at: str
+    scenario: str
+    engine: str
+    strategy: str
+    seed: int
+    verdict: str  # as in verdict.json, or "running", "unfinished", "unreadable"
+    size_bytes: int
+
+
+def runs_home() -> Path:
+    """Where runs are kept."""
+    return Path(os.environ.get("GRADSTORM_HOME") or "runs")
+
+
+def new_run_id(engine: str, scenario: str, strategy: str, seed: int, configuration_digest: str) -> str:
+    """Id of a run: of the simulator it follows from what is run; of the others it is unique."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.") or "scenario"
+    stem = f"{name}-{strategy}-{engine}-s{seed}"
+    if engine == "sim":
+        return f"{stem}-{configuration_digest[:8]}"
+    return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def folder_for(run_id: str, out: Path | None) -> Path:
+    """Where a run goes: `out`, which must not exist, or a name under the home that is still free."""
+    if out is not None:
+        if os.path.lexists(out):
+            raise already_there(out)
+        return out
+    home = runs_home()
+    name, number = run_id, 1
+    while os.path.lexists(home / name):
+        number += 1
+        name = f"{run_id}.{number}"
+    return home / name
+
+
+def already_there(path: Path) -> ConfigurationError:
+    """What to say of a folder that exists."""
+    return ConfigurationError(f"the run folder {path} exists already; give --out another name, or remove it")
+
+
+def find_run(name: str) -> RunFolder:
+    """The run that `name` means: a folder, an id under the home, a unique beginning of one, or "latest"."""
+    direct = Path(name)
+    if (direct / MANIFEST).is_file():
+        return RunFolder(direct.resolve())
+    if direct.is_dir():
+        raise RunFolderError(f"{name} is a folder without {MANIFEST}, so not a run")
+    names = [path.name for path in _run_paths(runs_home())]
+    if name == _LATEST and names:
+        return RunFolder((runs_home() / newest(names)).resolve())
+    matches = [name] if name in names else [other for other in names if other.startswith(name)]
+    if len(matches) == 1:
+        return RunFolder((runs_home() / matches[0]).resolve())
+    if matches:
+        raise RunFolderError(f"{name} could be any of {', '.join(sorted(matches)[:5])}; say more of it")
+    raise RunFolderError(f"no run {name!r}, neither as a folder nor in {runs_home()}; see `gradstorm runs list`")
+
+
+def newest(names: Iterable[str]) -> str:
+    """Of these runs under the home, the one that started last."""
+    return max(names, key=lambda name: ((runs_home() / name / MANIFEST).stat().st_mtime_ns, name))
+
+
+def list_runs() -> list[RunSummary]:
+    """Every run under the home, oldest first."""
+    summaries = [_summary(path) for path in _run_paths(runs_home())]
+    return sorted(summaries, key=lambda summary: (summary.started_at, summary.name))
+
+
+def prune(keep: int) -> list[RunSummary]:
+    """Remove all finished or abandoned runs but the `keep` newest; returns those removed. A running one stays."""
+    idle = [summary for summary in list_runs() if summary.verdict != "running"]
+    doomed = idle[: max(0, len(idle) - keep)]
+    for summary in doomed:
+        shutil.rmtree(summary.path)
+    return doomed
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a document durably and all at once. Raises RunFolderError."""
+    content = json.dumps(document, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
+    temporary = str(path.with_name(f".{path.name}.tmp"))
+    plan = (
+        WriteFile(temporary, content),
+        SyncFile(temporary),
+        Rename(temporary, str(path)),
+        SyncDir(str(path.parent)),
+    )
+    try:
+        apply_all(RealDisk(), plan)
+    except OSError as error:
+        raise RunFolderError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def process_marker() -> dict[str, Any]:
+    """Who drives the run, so that another command can tell a running run from an abandoned one."""
+    import psutil
+
+    process = psutil.Process()
+    return {"pid": process.pid, "created": process.create_time()}
+
+
+def _run_paths(home: Path) -> list[Path]:
+    if not home.is_dir():
+        return []
+    return sorted(path for path in home.iterdir() if (path / MANIFEST).is_file())
+
+
+def _summary(path: Path) -> RunSummary:
+    folder = RunFolder(path)
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    try:
+        manifest, verdict = folder.manifest(), folder.verdict()
+    except RunFolderError:
+        return RunSummary(path.name, str(path), "", "?", "?", "?", 0, "unreadable", size)
+    return RunSummary(
+        name=path.name,
+        path=str(path),
+        started_at=str(manifest.get("started_at", "")),
+        scenario=str(manifest.get("scenario", "?")),
+        engine=str(manifest.get("engine", "?")),
+        strategy=str(manifest.get("strategy", "?")),
+        seed=int(manifest.get("seed", 0)),
+        verdict=str(verdict.get("verdict") or ("running" if _driven(manifest) else "unfinished")),
+        size_bytes=size,
+    )
+
+
+def _driven(manifest: dict[str, Any]) -> bool:
+    import psutil
+
+    driver = manifest.get("driver") or {}
+    try:
+        return bool(psutil.Process(int(driver["pid"])).create_time() == driver["created"])
+    except (psutil.Error, KeyError, ValueError):
+        return False
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"cannot read {path}: {error}") from error
+    if not isinstance(document, dict):
+        raise RunFolderError(f"{path} holds no JSON object")
+    return document
