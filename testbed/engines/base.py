@@ -14,6 +14,7 @@ engine whether it can do it at all, and then calls `run` once. Duties of an engi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -99,6 +100,10 @@ class ProgressSink(Protocol):
         """A role, or the driver, recorded this."""
         ...
 
+    def judged(self, so_far: Mapping[str, str]) -> None:
+        """The verifier's verdict of each invariant so far: "pass" | "violated" | "unknown"."""
+        ...
+
     def note(self, text: str) -> None:
         """One line for people."""
         ...
@@ -115,6 +120,9 @@ class Silent:
         """Nothing."""
 
     def fact(self, role: str, fact: Fact) -> None:
+        """Nothing."""
+
+    def judged(self, so_far: Mapping[str, str]) -> None:
         """Nothing."""
 
     def note(self, text: str) -> None:
