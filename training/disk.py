@@ -46,7 +46,7 @@ class SyncFile:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Move a file or folder from `source` to `target`; a file replaces a file, a folder replaces nothing."""
+    """Move a file or folder from `source` to `target`; a file replaces a file, a folder only an empty one."""
 
     source: str
     target: str
@@ -221,7 +221,9 @@ class LossyDisk:
         present = to_parent.names.get(to_name)
         if present is node:
             return
-        if isinstance(present, _Folder):
+        if isinstance(node, _Folder) and _parts(target)[: len(_parts(source))] == _parts(source):
+            raise _os_error(errno.EINVAL, target)
+        if isinstance(present, _Folder) and (present.names or isinstance(node, _File)):
             raise _os_error(errno.ENOTEMPTY if isinstance(node, _Folder) else errno.EISDIR, target)
         if isinstance(present, _File) and isinstance(node, _Folder):
             raise _os_error(errno.ENOTDIR, target)

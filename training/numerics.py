@@ -4,7 +4,7 @@ Bits depend on the BLAS kernel, its thread count and numpy's SIMD paths. The inp
 exact divisions alone, so that only what is measured can differ between machines.
 
 Duty of the caller: set BLAS threads before numpy loads, compute this once per process, and compare it for equality
-only; the text has no meaning of its own. Takes about a millisecond.
+only; the text has no meaning of its own. Takes about two milliseconds.
 """
 
 import hashlib
