@@ -156,12 +156,12 @@ def contents(disk: Disk, path: str) -> dict[str, bytes | None]:
     return found
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(ops=st.lists(OPS, min_size=5, max_size=25))
 def test_without_a_power_cut_both_disks_act_alike(ops: list[DiskOp], tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("disk")
     real, model = RealDisk(), LossyDisk()
-    for op in ops:
+    for op in (MakeDir("d"), MakeDir("e"), *ops):
         outcomes = []
         for disk, done in ((real, rooted(op, root)), (model, op)):
             try:
