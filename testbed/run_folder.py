@@ -191,8 +191,11 @@ def list_runs() -> list[RunSummary]:
 
 
 def prune(keep: int) -> list[RunSummary]:
-    """Remove all finished or abandoned runs but the `keep` newest; returns those removed. A running one stays."""
-    idle = [summary for summary in list_runs() if summary.verdict != "running"]
+    """Remove all finished or abandoned runs but the `keep` newest; returns those removed.
+
+    A running one stays, and so does a folder whose manifest does not say that it is ours.
+    """
+    idle = [summary for summary in list_runs() if summary.verdict not in ("running", "unreadable")]
     doomed = idle[: max(0, len(idle) - keep)]
     for summary in doomed:
         shutil.rmtree(summary.path)
