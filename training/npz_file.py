@@ -4,6 +4,8 @@ Never a pickle: an archive with object arrays is refused, not loaded.
 """
 
 import io
+import struct
+import tokenize
 import zipfile
 import zlib
 from typing import Any
@@ -14,6 +16,12 @@ import numpy.typing as npt
 from training.arrays import FloatArray, IntArray
 from training.errors import DataError
 from training.raw_data import RawData, require_finite, require_trainable, whole_labels
+
+# What zipfile, zlib and numpy's header parser raise on damaged input; each was met or is documented.
+_UNREADABLE = (
+    ValueError, TypeError, SyntaxError, tokenize.TokenError, LookupError, OverflowError, MemoryError,
+    OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, struct.error,
+)  # fmt: skip
 
 
 def parse_npz(name: str, content: bytes) -> RawData:
@@ -55,7 +63,7 @@ def _arrays(name: str, content: bytes) -> dict[str, npt.NDArray[Any]]:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             for key in archive.files:
                 arrays[key] = archive[key]
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except _UNREADABLE as error:
         if "Object arrays" in str(error):
             raise DataError(
                 f"{name}: array {key!r} holds Python objects, which would have to be unpickled and so could run code;"
