@@ -1,0 +1,245 @@
+"""The reference gradient: what one process would compute over the union of a step's samples.
+
+It shares no arithmetic with what it judges: the forward pass below is its own, the derivative comes from `autograd`,
+sample by sample (small models) or contributor by contributor (large ones), and the sums over samples are carried out in
+double-double arithmetic, so that their own rounding does not show. Nothing of `training` is used.
+
+Order of the flat parameter vector, matrices row-major, d features, c classes, h hidden units:
+softmax: weights (d, c), bias (c); mlp: hidden weights (d, h), hidden bias (h), output weights (h, c), output bias (c).
+
+**Noise floor.** A gradient element is a mean of products whose factors are themselves differences of numbers near 1. To
+first order the rounding error of an element is at most a small multiple of
+
+    eps * mean over samples of (sum of the magnitudes of everything that was added up on the way to it),  eps = 2^-52.
+
+For logit z_c that sum is Z_c = sum_d |x_d w_dc| + |b_c|; for its error p_c - y_c it is E_c = p_c + y_c
++ p_c (Z_c + sum_j p_j Z_j); for a weight's gradient |x_d| E_c; for the MLP the same rules go on through tanh. The noise
+floor of a step is the largest element's value. On healthy runs the worst error stays below a few floors (measured:
+below 1), and `TOLERANCE_FLOORS` floors is the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import autograd
+import autograd.numpy as anp
+import numpy as np
+import numpy.typing as npt
+from autograd.tracer import getval
+
+from services.messages import Array
+
+EPS = 2.0**-52
+TOLERANCE_FLOORS = 4.0
+PER_SAMPLE_ELEMENTS_MAX = 1 << 18  # samples x parameters of one step up to which samples are differentiated singly
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A step's state and its samples, by contributor. parameters float64 (P,)."""
+
+    parameters: Array
+    groups: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Mean gradient over the union (P,), over each group (G, P), and the noise floors of both."""
+
+    union: Array
+    groups: Array
+    union_floor: float
+    group_floors: tuple[float, ...]
+
+
+class Reference:
+    """Gradients of one model on one dataset. features float64 (n, d), labels int64 (n,)."""
+
+    def __init__(self, model: Mapping[str, Any], features: Array, labels: Ids) -> None:
+        kind = model["kind"]
+        if kind not in ("softmax", "mlp"):
+            raise ValueError(f"no reference for a model of kind {kind!r}")
+        d, c, h = model["feature_count"], model["class_count"], model["hidden_count"]
+        self._shapes: tuple[tuple[int, ...], ...] = (
+            ((d, c), (c,)) if kind == "softmax" else ((d, h), (h,), (h, c), (c,))
+        )
+        self.parameter_count = sum(int(np.prod(shape)) for shape in self._shapes)
+        if features.ndim != 2 or features.shape[1] != d or labels.shape != features.shape[:1]:
+            raise ValueError(f"features {features.shape} and labels {labels.shape} do not fit a model of {d} features")
+        self._features = features
+        self._targets = np.eye(c)[labels]
+        self._gradient: Callable[..., tuple[Array, ...]] = autograd.grad(_loss_sum, 0)
+
+    def answer(self, questions: Sequence[Question]) -> list[Answer]:
+        """The reference gradient of each question; all at once where that is cheaper."""
+        samples = sum(len(ids) for question in questions for ids in question.groups)
+        with np.errstate(all="ignore"):
+            if samples * self.parameter_count <= PER_SAMPLE_ELEMENTS_MAX:
+                return self._by_sample(questions)
+            return [self._by_group(question) for question in questions]
+
+    def _parts(self, flat: Array) -> tuple[Array, ...]:
+        """Views of the model's arrays in flat vectors (..., P)."""
+        parts = []
+        start = 0
+        for shape in self._shapes:
+            stop = start + int(np.prod(shape))
+            parts.append(flat[..., start:stop].reshape(*flat.shape[:-1], *shape))
+            start = stop
+        return tuple(parts)
+
+    def _by_sample(self, questions: Sequence[Question]) -> list[Answer]:
+        """One trace for all samples of all questions, each with its own copy of the parameters."""
+        groups = [ids for question in questions for ids in question.groups]
+        sizes = np.array([len(ids) for ids in groups])
+        rows = np.array([sample for ids in groups for sample in ids])
+        per_question = [sum(len(ids) for ids in question.groups) for question in questions]
+        flat = np.repeat(np.stack([question.parameters for question in questions]), per_question, axis=0)
+        # One row of its own for each sample: (m, 1, d) @ (m, d, c).
+        parts = tuple(part[:, None, :] if part.ndim == 2 else part for part in self._parts(flat))
+        x, y = self._features[rows][:, None, :], self._targets[rows][:, None, :]
+        gradients = self._gradient(parts, x, y)
+        single = np.concatenate([part.reshape(len(rows), -1) for part in gradients], axis=1)
+        magnitudes = np.concatenate([part.reshape(len(rows), -1) for part in _magnitudes(parts, x, y)], axis=1)
+        high, low = sum_segments(single, np.zeros_like(single), sizes)
+        floors = np.add.reduceat(magnitudes, np.cumsum(sizes) - sizes, axis=0)
+        return _answers(questions, high, low, floors)
+
+    def _by_group(self, question: Question) -> Answer:
+        """One trace for each contributor; its samples are added by the backward pass itself."""
+        parts = self._parts(question.parameters)
+        sums, floors = [], []
+        for ids in question.groups:
+            x, y = self._features[list(ids)], self._targets[list(ids)]
+            sums.append(np.concatenate([part.reshape(-1) for part in self._gradient(parts, x, y)]))
+            floors.append(np.concatenate([part.reshape(-1) for part in _magnitude_sums(parts, x, y)]))
+        high = np.stack(sums)
+        return _answers([question], high, np.zeros_like(high), np.stack(floors))[0]
+
+
+def _answers(questions: Sequence[Question], high: Array, low: Array, floors: Array) -> list[Answer]:
+    """From sums over each group (rows) to means over groups and unions."""
+    counts = np.array([len(question.groups) for question in questions])
+    starts = np.cumsum(counts) - counts
+    sizes = np.array([len(ids) for question in questions for ids in question.groups], dtype=np.float64)
+    totals = np.add.reduceat(sizes, starts)
+    union_high, union_low = sum_segments(high, low, counts)
+    unions = union_high / totals[:, None] + union_low / totals[:, None]
+    means = high / sizes[:, None] + low / sizes[:, None]
+    group_floors = EPS * floors.max(axis=1) / sizes
+    union_floors = EPS * np.add.reduceat(floors, starts, axis=0).max(axis=1) / totals
+    return [
+        Answer(
+            unions[index],
+            means[start : start + count],
+            float(union_floors[index]),
+            tuple(group_floors[start : start + count].tolist()),
+        )
+        for index, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True))
+    ]
+
+
+# ---------------------------------------------------------------- the model, for autograd
+
+
+def _loss_sum(parts: tuple[Any, ...], x: Any, y: Any) -> Any:
+    """Sum of cross-entropies in nats over the rows of x (..., n, d), y one-hot (..., n, c)."""
+    activity = x
+    for layer in range(0, len(parts), 2):
+        if layer:
+            activity = anp.tanh(activity)
+        activity = anp.matmul(activity, parts[layer]) + parts[layer + 1]
+    shifted = activity - np.max(getval(activity), axis=-1, keepdims=True)  # a constant: it changes no derivative
+    return anp.sum(anp.log(anp.sum(anp.exp(shifted), axis=-1))) - anp.sum(shifted * y)
+
+
+# ---------------------------------------------------------------- magnitudes, see "Noise floor"
+
+
+def _output_magnitudes(parts: Sequence[Array], x: Array, y: Array) -> tuple[Array, ...]:
+    """(input, its magnitude, logit errors, their magnitudes) of the output layer, and of the hidden one if any."""
+    weights, bias = parts[-2:]
+    if len(parts) == 4:
+        before = x @ parts[0] + parts[1]
+        before_magnitude = np.abs(x) @ np.abs(parts[0]) + np.abs(parts[1])
+        inputs = np.tanh(before)
+        input_magnitude = np.abs(inputs) + (1 - inputs * inputs) * before_magnitude
+    else:
+        inputs, input_magnitude = x, np.abs(x)
+    logits = inputs @ weights + bias
+    logits -= logits.max(axis=-1, keepdims=True)
+    likely = np.exp(logits)
+    likely /= likely.sum(axis=-1, keepdims=True)
+    reach = input_magnitude @ np.abs(weights) + np.abs(bias)
+    error_magnitude = likely + y + likely * (reach + (likely * reach).sum(axis=-1, keepdims=True))
+    return inputs, input_magnitude, likely - y, error_magnitude
+
+
+def _layer_magnitudes(parts: Sequence[Array], x: Array, y: Array) -> list[tuple[Array, Array, Array, Array]]:
+    """For each layer, input side first: its input, the input's magnitude, its error, the error's magnitude."""
+    inputs, input_magnitude, errors, error_magnitude = _output_magnitudes(parts, x, y)
+    output = (inputs, input_magnitude, errors, error_magnitude)
+    if len(parts) == 2:
+        return [output]
+    turned = np.swapaxes(parts[2], -1, -2)
+    slope = 1 - inputs * inputs
+    hidden = errors @ turned
+    magnitude = (error_magnitude @ np.abs(turned)) * slope + np.abs(hidden) * (1 + inputs * inputs)
+    magnitude += np.abs(hidden) * 2 * np.abs(inputs) * input_magnitude
+    return [(x, np.abs(x), hidden * slope, magnitude), output]
+
+
+def _magnitudes(parts: Sequence[Array], x: Array, y: Array) -> list[Array]:
+    """Of every element of every sample's gradient; x (m, 1, d)."""
+    return _magnitude_sums(parts, x, y)
+
+
+def _magnitude_sums(parts: Sequence[Array], x: Array, y: Array) -> list[Array]:
+    """Magnitudes of the gradient's elements, summed over the rows of x (..., n, d)."""
+    found: list[Array] = []
+    for inputs, input_magnitude, errors, error_magnitude in _layer_magnitudes(parts, x, y):
+        weights = np.swapaxes(np.abs(inputs), -1, -2) @ error_magnitude
+        if inputs is not x:
+            weights = weights + np.swapaxes(input_magnitude, -1, -2) @ np.abs(errors)
+        found += [weights, error_magnitude.sum(axis=-2)]
+    return found
+
+
+# ---------------------------------------------------------------- sums in double-double
+
+
+def sum_segments(high: Array, low: Array, lengths: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+    """Sum consecutive rows of (rows, P), `lengths` of them at a time; value = high + low, error about eps^2.
+
+    Source: Knuth's TwoSum in a tree, as in Ogita, Rump and Oishi 2005.
+    """
+    longest = int(lengths.max())
+    width = high.shape[1]
+    if (lengths == longest).all():
+        return _sum_rows(high.reshape(-1, longest, width), low.reshape(-1, longest, width))
+    starts = np.cumsum(lengths) - lengths
+    places = starts[:, None] + np.arange(longest)
+    places[np.arange(longest) >= lengths[:, None]] = high.shape[0]  # a row of zeros
+    nothing = np.zeros((1, width))
+    return _sum_rows(np.concatenate([high, nothing])[places], np.concatenate([low, nothing])[places])
+
+
+def _sum_rows(high: Array, low: Array) -> tuple[Array, Array]:
+    """(S, L, P) -> (S, P) twice."""
+    while (length := high.shape[1]) > 1:
+        half = length // 2
+        first, second = high[:, :half], high[:, half : 2 * half]
+        total = first + second
+        shadow = total - first
+        lost = (first - (total - shadow)) + (second - shadow)
+        rest = low[:, :half] + low[:, half : 2 * half] + lost
+        if length % 2:
+            total = np.concatenate([total, high[:, -1:]], axis=1)
+            rest = np.concatenate([rest, low[:, -1:]], axis=1)
+        high, low = total, rest
+    return high[:, 0], low[:, 0]
