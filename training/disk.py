@@ -8,7 +8,6 @@ Duty of the caller: an OSError from `apply` ends the plan; what was done so far 
 """
 
 import errno
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -274,4 +273,4 @@ def _parts(path: str) -> list[str]:
 
 
 def _os_error(number: int, path: str) -> OSError:
-    return OSError(number, os.strerror(number), path)
+    return OSError(number, errno.errorcode[number], path)
