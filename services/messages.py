@@ -64,8 +64,9 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """Coordinator -> anyone: you are refused. `fenced`: your incarnation is over; join again with fresh state."""
+    """Coordinator -> anyone: you are refused. `fenced`: this incarnation is over; join again with fresh state."""
 
+    incarnation: int
     reason: str
     fenced: bool
 
@@ -132,9 +133,11 @@ class Regroup:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Member -> coordinator after (re)linking: where I stand. An old incarnation's is refused."""
+    """Worker -> coordinator after (re)linking: who and where I am. An old incarnation's is refused."""
 
     incarnation: int
+    launch: int
+    address: str
     generation: int
     applied_step: int
 
@@ -324,7 +327,10 @@ class EvidenceStored:
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
-    """Driver -> verifier: nothing more will come. `expected_json`: source -> launch -> last number or "excused: why"."""
+    """Driver -> verifier: nothing more will come.
+
+    `expected_json`: source -> launch -> last number, or "excused: why" when its tail may be missing.
+    """
 
     expected_json: str
 

@@ -124,7 +124,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The decision as it is told, after it is durable. Lists run parallel to `contributors` (worker, incarnation, n)."""
+    """The decision, after it is durable and before it is told. Lists run parallel to `contributors`."""
 
     step: int
     generation: int

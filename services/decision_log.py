@@ -1,0 +1,60 @@
+"""The coordinator's log: the facts that it has decided, one line each, durable before they are told.
+
+A line is `crc32 kind body`, the CRC in eight hex digits over the rest. A relaunched coordinator reads the log and
+stands where the dead one stood. Duty of the caller: append a line and sync the file before anything of it is told.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from services.fact_codec import fact_from_numbered, fact_to_numbered
+from services.messages import Numbered
+from services.records import Fact
+from services.wire_error import WireError
+from training.disk import AppendFile, DiskOp, Rename, SyncDir, SyncFile, WriteFile
+
+PATH = "coordinator.log"
+_TEMPORARY = "coordinator.log.tmp"
+
+
+def append_plan(fact: Fact) -> tuple[DiskOp, ...]:
+    """Operations that make one decision durable. Arrays of the fact are not kept."""
+    return (AppendFile(PATH, encode_line(fact)), SyncFile(PATH))
+
+
+def begin_plan(facts: tuple[Fact, ...]) -> tuple[DiskOp, ...]:
+    """Operations that replace the whole log (a new run, or one whose last line was torn)."""
+    content = b"".join(encode_line(fact) for fact in facts)
+    return (WriteFile(_TEMPORARY, content), SyncFile(_TEMPORARY), Rename(_TEMPORARY, PATH), SyncDir("."))
+
+
+def encode_line(fact: Fact) -> bytes:
+    numbered = fact_to_numbered(fact, 0)
+    rest = f"{numbered.kind} {numbered.body_json}".encode()
+    return b"%08x %s\n" % (zlib.crc32(rest), rest)
+
+
+def read_log(content: bytes) -> tuple[tuple[Fact, ...], bool]:
+    """The decisions up to the first line that is torn or damaged, and whether there was one.
+
+    Only the last line can be torn by a crash, and a torn line was never told.
+    """
+    facts: list[Fact] = []
+    for line in content.split(b"\n")[:-1]:
+        fact = _decode_line(line)
+        if fact is None:
+            return tuple(facts), True
+        facts.append(fact)
+    return tuple(facts), not content.endswith(b"\n") and bool(content)
+
+
+def _decode_line(line: bytes) -> Fact | None:
+    crc, _, rest = line.partition(b" ")
+    if len(crc) != 8 or crc != b"%08x" % zlib.crc32(rest):
+        return None
+    kind, _, body = rest.decode("ascii", "replace").partition(" ")
+    try:
+        return fact_from_numbered(Numbered(0, kind, body))
+    except WireError:
+        return None

@@ -1,0 +1,524 @@
+"""What a coordinator does whatever it coordinates: decide durably, admit, sync, fence, regroup, notice deaths.
+
+One operation at a time is outstanding (a persist, a load, a computation that decides how to go on). From its emission
+only its answer moves the coordinator; all other events wait in order. So nothing is ever told before it is durable,
+and no event meets a half-made decision.
+
+A subclass adds the step: `_open_next`, `_resume_step`, `_ask`, `_step_message` and `_member_lost`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from services import decision_log
+from services.config import RunConfig
+from services.events import (
+    SERVER,
+    CancelTimer,
+    Computed,
+    Cut,
+    Effect,
+    Event,
+    Heard,
+    Linked,
+    Load,
+    Loaded,
+    Note,
+    Persist,
+    Persisted,
+    PersistFailed,
+    Received,
+    Record,
+    Send,
+    SetTimer,
+    Started,
+    Stop,
+    TimerFired,
+    Unlinked,
+    worker_name,
+)
+from services.jobs import FindCheckpointJob, FoundCheckpoint, State
+from services.messages import (
+    Adopt,
+    DataHeld,
+    DataPart,
+    Enlist,
+    Fetch,
+    Finish,
+    Join,
+    Message,
+    Proved,
+    Regroup,
+    Standing,
+    Turned,
+    WantData,
+    Welcome,
+)
+from services.parts import state_parts
+from services.records import Admitted, Died, Fact, Finished, Proven, Refused, Regrouped
+from services.roles.peers import ADMITTED, LOADED, MEMBER, PROVED, SYNCING, Peer, PeerTable
+from training.disk import DiskOp
+
+DATA_PART_BYTES = 1 << 20
+
+Then = Callable[[object], None]
+
+
+class CoordinatorCore:
+    """Membership and durable decisions; see the module's docstring."""
+
+    def __init__(self, config: RunConfig, launch: int, dataset_blob: bytes) -> None:
+        self.config = config
+        self.launch = launch
+        self.generation = 0
+        self.step = 0  # committed, and applied by every member, except while a step is under way
+        self.high_step = 0  # highest step ever opened in this run, voided ones included
+        self.peers = PeerTable()
+        self.state: State | None = None  # the state after `step`, when the coordinator itself can serve it
+        self.digests = ("", "")  # of the state after `step`: parameters, velocity
+        self.server_address = ""
+        self.stage = "starting"
+        self._blob = dataset_blob
+        self.incarnations = 0
+        self.been_members: set[int] = set()
+        self.joined_as_expected: set[tuple[int, int]] = set()
+        self._given_up: set[int] = set()  # expected joiners that died on their way in, until the next step is open
+        self._wait_over = False
+        self._out: list[Effect] = []
+        self._now = 0.0
+        self._operations = 0
+        self._waiting = ""
+        self._then: Then | None = None
+        self._deferred: deque[Event] = deque()
+        self._leases_checked_ms = 0.0
+        self._stopped = False
+
+    # ------------------------------------------------------------ the loop
+
+    def handle(self, now_ms: float, event: Event) -> list[Effect]:
+        self._now, self._out = now_ms, []
+        if isinstance(event, Heard):
+            self._heard(event.peer, event.incarnation)
+        elif isinstance(event, Persisted | PersistFailed | Loaded | Computed):
+            self._answered(event)
+        else:
+            self._deferred.append(event)
+        while self._deferred and self._then is None and not self._stopped:
+            self._dispatch(self._deferred.popleft())
+        return self._out
+
+    def _answered(self, event: Persisted | PersistFailed | Loaded | Computed) -> None:
+        if event.token != self._waiting or self._then is None:
+            return
+        then, self._then = self._then, None
+        if isinstance(event, PersistFailed):
+            self._stop(f"disk {event.error_name}", f"{event.path}: {event.error_name}; nothing was told; see doctor")
+        elif isinstance(event, Persisted):
+            then(None)
+        elif event.error:
+            self._stop("no checkpoint", event.error)
+        else:
+            then(event.result)
+
+    def _dispatch(self, event: Event) -> None:
+        match event:
+            case Started():
+                self._start(event)
+            case Received():
+                self._heard(event.source, event.incarnation)
+                self._received(event.source, event.incarnation, event.message)
+            case Linked(peer, incarnation):
+                self._linked(peer, incarnation)
+            case Unlinked(peer, incarnation):
+                self._unlinked(peer, incarnation)
+            case TimerFired(name):
+                self._timer(name)
+            case _:
+                raise AssertionError(f"unexpected {event}")
+
+    # ------------------------------------------------------------ one operation at a time
+
+    def _await(self, effect: Callable[[str], Effect], then: Then) -> None:
+        assert self._then is None, self._waiting
+        self._operations += 1
+        self._waiting = f"{self.launch}.{self._operations}"
+        self._then = then
+        self._out.append(effect(self._waiting))
+
+    def _persist(self, what: str, operations: Sequence[DiskOp], then: Callable[[], None]) -> None:
+        self._await(lambda token: Persist(token, tuple(operations), what), lambda _: then())
+
+    def _decide(self, what: str, fact: Fact, then: Callable[[], None]) -> None:
+        """Make `fact` durable in the log, then record it, then go on."""
+
+        def durable() -> None:
+            self._out.append(Record(fact))
+            then()
+
+        self._persist(what, decision_log.append_plan(fact), durable)
+
+    def _stop(self, condition: str, reason: str) -> None:
+        self._stopped = True
+        self._out.append(Record(Finished(self.step, condition, reason)))
+        for name in [peer.name for peer in self.peers.all()] + [SERVER] * bool(self.server_address):
+            self._send(name, Finish(self.generation, condition))
+        self._out.append(Stop(condition, reason))
+
+    # ------------------------------------------------------------ to be added by the step
+
+    def _start(self, event: Started) -> None:
+        raise NotImplementedError
+
+    def _open_next(self) -> None:
+        """At the boundary, everybody who was awaited is in: open the next step or finish."""
+        raise NotImplementedError
+
+    def _resume_step(self) -> None:
+        """The membership changed while a step was under way; the new generation is durable and told."""
+        raise NotImplementedError
+
+    def _ask(self, peer: Peer) -> None:
+        """Ask one member again for what it has not answered."""
+        raise NotImplementedError
+
+    def _step_message(self, peer: Peer, message: Message) -> None:
+        raise NotImplementedError
+
+    def _member_lost(self, worker: int) -> None:
+        """Forget what only this member could have answered."""
+        raise NotImplementedError
+
+    def _server_up(self) -> None:
+        """The server (again) serves."""
+
+    # ------------------------------------------------------------ messages
+
+    def _send(self, to: str, message: Message) -> None:
+        self._out.append(Send(to, message))
+
+    def _received(self, source: str, incarnation: int, message: Message) -> None:
+        if isinstance(message, Enlist):
+            self._enlist(source, message)
+        elif isinstance(message, Join):
+            self._join(source, message)
+        elif (peer := self.peers.find(source, incarnation)) is None:
+            self._refuse_stranger(source, incarnation, message)
+        elif isinstance(message, WantData):
+            self._send_data(peer, message.offset)
+        elif isinstance(message, DataHeld):
+            self._data_held(peer, message)
+        elif isinstance(message, Proved):
+            self._proved(peer, message)
+        elif isinstance(message, Fetch):
+            self._send_state(peer, message)
+        elif isinstance(message, Standing):
+            peer.address, peer.launch = message.address, message.launch
+        elif peer.state != MEMBER:
+            self._refuse(source, incarnation, message, "not a member")
+        elif getattr(message, "generation", self.generation) != self.generation:
+            self._refuse(source, incarnation, message, "old generation")
+        else:
+            self._step_message(peer, message)
+
+    def _refuse(self, source: str, incarnation: int, message: Message, reason: str) -> None:
+        generation, step = getattr(message, "generation", 0), getattr(message, "step", 0)
+        what = type(message).__name__
+        self._out.append(Record(Refused(what, source, incarnation, generation, step, reason, self.generation)))
+
+    def _refuse_stranger(self, source: str, incarnation: int, message: Message) -> None:
+        self._refuse(source, incarnation, message, "old incarnation")
+        self._send(source, Turned(incarnation, f"incarnation {incarnation} of {source} is over", fenced=True))
+
+    # ------------------------------------------------------------ joining
+
+    def _enlist(self, source: str, message: Enlist) -> None:
+        if source != SERVER:
+            self._refuse(source, 0, message, "contract")
+            return
+        self.server_address = message.address
+        self._send(SERVER, Welcome(self.launch, self.generation, self.config.to_json(), 0))
+        self._server_up()
+        if self.stage == "boundary":
+            self._boundary()
+
+    def _join(self, source: str, message: Join) -> None:
+        if source != worker_name(message.worker) or message.worker < 1:
+            self._refuse(source, 0, message, "contract")
+            return
+        if message.dataset_sha256 not in ("", self.config.dataset_sha256):
+            self._refuse(source, 0, message, "dataset")
+            reason = f"its dataset is {message.dataset_sha256}, the run's is {self.config.dataset_sha256}"
+            self._send(source, Turned(0, reason, fenced=False))
+            return
+        known = self.peers.get(message.worker)
+        if known is not None and known.launch == message.launch and known.state != MEMBER:
+            self._welcome(known)
+        elif known is None:
+            self._admit(message)
+        else:
+            self._deferred.appendleft(Received(source, 0, message))  # again, once the old incarnation is out
+            self._lose(known, "replaced")
+
+    def _admit(self, message: Join) -> None:
+        self.incarnations += 1
+        peer = Peer(message.worker, self.incarnations, message.launch, message.address, ADMITTED, self._now)
+        fact = Admitted(peer.worker, peer.incarnation, message.numerics)
+
+        def admitted() -> None:
+            self.peers.put(peer)
+            self._welcome(peer)
+
+        self._decide(f"admission {peer.worker}.{peer.incarnation}", fact, admitted)
+
+    def _welcome(self, peer: Peer) -> None:
+        self._send(peer.name, Welcome(peer.incarnation, self.generation, self.config.to_json(), len(self._blob)))
+
+    def _send_data(self, peer: Peer, offset: int) -> None:
+        data = self._blob[max(0, offset) : max(0, offset) + DATA_PART_BYTES]
+        self._send(peer.name, DataPart(offset, len(self._blob), data))
+
+    def _data_held(self, peer: Peer, message: DataHeld) -> None:
+        if message.dataset_sha256 != self.config.dataset_sha256:
+            self._refuse(peer.name, peer.incarnation, message, "dataset")
+            return
+        if peer.state == ADMITTED:
+            peer.state = LOADED
+            if self.stage == "boundary":
+                self._boundary()
+
+    def _due(self) -> list[tuple[int, int]]:
+        """Scheduled joins that the next open waits for: (step, worker)."""
+        entries = [(step, worker) for step, worker in self.config.expected_joins if step <= self.high_step + 1]
+        return [entry for entry in entries if entry not in self.joined_as_expected]
+
+    def _may_join(self, peer: Peer) -> bool:
+        """Not before its scheduled step: a worker that is expected later is held back until then."""
+        if peer.demoted or (peer.worker not in self.been_members and peer.worker <= self.config.workers):
+            return True
+        expected = [
+            entry for entry in self.config.expected_joins
+            if entry[1] == peer.worker and entry not in self.joined_as_expected
+        ]  # fmt: skip
+        return not expected or any(step <= self.high_step + 1 for step, _ in expected)
+
+    def _awaited(self) -> list[int]:
+        """Workers that the next open waits for and that are not loaded yet."""
+        wanted = {worker for _, worker in self._due()}
+        if not self.been_members:
+            wanted |= set(range(1, self.config.workers + 1))
+        here = {peer.worker for peer in self.peers.in_state(LOADED, SYNCING, PROVED, MEMBER)}
+        return sorted(wanted - here - self._given_up)
+
+    def _boundary(self) -> None:
+        """Between two steps: wait for who is awaited, bring joiners in, then go on."""
+        self.stage = "boundary"
+        server_missing = self.config.strategy == "ps" and not self.server_address
+        awaited = self._awaited()
+        if (awaited or server_missing) and not self._wait_over:
+            missing = [worker_name(worker) for worker in awaited] + [SERVER] * server_missing
+            self._out.append(Note(f"step {self.step + 1} waits for {', '.join(missing)}"))
+            self._out.append(SetTimer("join-wait", self.config.timing.join_wait_ms))
+            return
+        self._out.append(CancelTimer("join-wait"))
+        if not self.been_members and (awaited or server_missing):
+            self._stop("members missing", f"never joined: {awaited or SERVER}; see their logs")
+            return
+        joiners = [peer for peer in self.peers.in_state(LOADED) if self._may_join(peer)]
+        if joiners:
+            self._with_state(lambda: self._sync(joiners))
+        elif not self.peers.members():
+            self._out.append(Note("no member is left"))
+            self._out.append(SetTimer("nobody", self.config.timing.nobody_ms))
+        else:
+            self._wait_over = False
+            self._open_next()
+
+    def _with_state(self, then: Callable[[], None]) -> None:
+        """Go on once somebody can serve the state after `step`: a member, or the coordinator from a checkpoint."""
+        if self.peers.members() or self.state is not None:
+            then()
+            return
+        job = FindCheckpointJob(self.config.model, self.config.dataset_sha256)
+        self._await(lambda token: Load(token, job), lambda found: self._found(found, then))
+
+    def _found(self, found: object, then: Callable[[], None]) -> None:
+        assert isinstance(found, FoundCheckpoint)
+        self._roll_back(found, then)
+
+    def _roll_back(self, found: FoundCheckpoint, then: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def _sync(self, joiners: list[Peer]) -> None:
+        self.stage = "syncing"
+        for peer in joiners:
+            peer.state = SYNCING
+            self._adopt(peer)
+        self._out.append(SetTimer("resend", self.config.timing.resend_ms))
+
+    def _adopt(self, peer: Peer) -> None:
+        members = self.peers.members()
+        source, address = (members[0].name, members[0].address) if members else ("coordinator", "")
+        parameters_digest, velocity_digest = self.digests
+        self._send(
+            peer.name, Adopt(self.generation, self.step, parameters_digest, velocity_digest, source, address)
+        )  # fmt: skip
+
+    def _send_state(self, peer: Peer, message: Fetch) -> None:
+        """Serve the state after `step` from the coordinator's own memory (a checkpoint, or the start)."""
+        if message.what != "state" or self.state is None or message.step != self.step:
+            self._refuse(peer.name, peer.incarnation, message, "not held")
+            return
+        for part in state_parts(self.state, self.generation, self.step, self.config.chunk_elements):
+            self._send(peer.name, part)
+
+    def _proved(self, peer: Peer, message: Proved) -> None:
+        if peer.state != SYNCING or message.step != self.step:
+            self._refuse(peer.name, peer.incarnation, message, "late")
+            return
+        if (message.parameters_digest, message.velocity_digest) != self.digests:
+            self._refuse(peer.name, peer.incarnation, message, "digest")
+            self._adopt(peer)
+            return
+        peer.state = PROVED
+        fact = Proven(peer.worker, peer.incarnation, self.step, message.generation, *self.digests)
+        self._out.append(Record(fact))
+        self._synced()
+
+    def _synced(self) -> None:
+        """When no joiner is under way any more, the proved ones become members of the next generation."""
+        if self.stage != "syncing" or self.peers.in_state(SYNCING):
+            return
+        joiners = self.peers.in_state(PROVED)
+        if not joiners:
+            self._boundary()
+            return
+        self._regroup(f"joined: {', '.join(peer.name for peer in joiners)}", self._boundary)
+
+    # ------------------------------------------------------------ membership
+
+    def _regroup(self, reason: str, then: Callable[[], None]) -> None:
+        """Raise the generation over the members and the proved joiners, durably, tell it, and go on."""
+        joined = self.peers.in_state(PROVED)
+        members = self.peers.in_state(MEMBER, PROVED)
+        self.generation += 1
+        fact = Regrouped(
+            self.generation, tuple((peer.worker, peer.incarnation) for peer in members), self.step, reason
+        )  # fmt: skip
+
+        def durable() -> None:
+            for peer in joined:
+                peer.state, peer.demoted = MEMBER, False
+            self.been_members.update(peer.worker for peer in members)
+            self.joined_as_expected.update(entry for entry in self._due() if self.peers.member(entry[1]))
+            message = Regroup(self.generation, self.peers.as_members(), self.server_address)
+            for peer in self.peers.members():
+                self._send(peer.name, message)
+            then()
+
+        self._decide(f"generation {self.generation}", fact, durable)
+
+    def _lose(self, peer: Peer, reason: str) -> None:
+        """`peer` is dead or replaced: fence it, and regroup if it was a member."""
+        self.peers.drop(peer.worker)
+        self._out.append(Cut(peer.name, peer.incarnation))
+        self._out.append(Record(Died(peer.worker, peer.incarnation, reason, self.step)))
+        if peer.state == MEMBER:
+            self._member_lost(peer.worker)
+            self._regroup(f"{peer.name} {reason}", self._resume)
+            return
+        if peer.state in (SYNCING, PROVED) and reason != "replaced":
+            self._given_up.add(peer.worker)
+        if self.stage == "syncing":
+            self._synced()
+        elif self.stage == "boundary":
+            self._boundary()
+
+    def _resume(self) -> None:
+        if self.stage == "syncing":
+            for peer in self.peers.in_state(SYNCING):
+                self._adopt(peer)
+            if not self.peers.members() and self.state is None:
+                self._restart_sync()
+            else:
+                self._synced()
+        elif self.stage == "boundary":
+            self._boundary()
+        else:
+            self._resume_step()
+
+    def _restart_sync(self) -> None:
+        """Nobody can serve the state any more: back to the boundary, which finds a checkpoint."""
+        for peer in self.peers.in_state(SYNCING, PROVED):
+            peer.state = LOADED
+        self._boundary()
+
+    # ------------------------------------------------------------ links, leases, timers
+
+    def _heard(self, name: str, incarnation: int) -> None:
+        peer = self.peers.find(name, incarnation)
+        if peer is not None:
+            peer.heard_ms = self._now
+
+    def _linked(self, name: str, incarnation: int) -> None:
+        peer = self.peers.find(name, incarnation)
+        if peer is None:
+            if incarnation > 0 and name.startswith("worker-"):
+                self._send(name, Turned(incarnation, f"incarnation {incarnation} of {name} is over", fenced=True))
+            return
+        peer.linked, peer.heard_ms = True, self._now
+        self._out.append(CancelTimer(f"reconnect {peer.worker} {peer.incarnation}"))
+        if peer.state == MEMBER:
+            self._send(peer.name, Regroup(self.generation, self.peers.as_members(), self.server_address))
+            self._ask(peer)
+        elif peer.state == SYNCING:
+            self._adopt(peer)
+
+    def _unlinked(self, name: str, incarnation: int) -> None:
+        peer = self.peers.find(name, incarnation)
+        if peer is not None:
+            peer.linked = False
+            timer = f"reconnect {peer.worker} {peer.incarnation}"
+            self._out.append(SetTimer(timer, self.config.timing.reconnect_ms))
+
+    def _timer(self, name: str) -> None:
+        if name.startswith("reconnect "):
+            _, worker, incarnation = name.split(" ")
+            peer = self.peers.find(worker_name(int(worker)), int(incarnation))
+            if peer is not None and not peer.linked:
+                self._lose(peer, "link broken")
+        elif name == "lease":
+            self._out.append(SetTimer("lease", self.config.timing.lease_ms / 4))
+            self._check_leases()
+        elif name == "join-wait":
+            self._wait_over = True
+            if self.stage == "boundary":
+                self._boundary()
+        elif name == "nobody":
+            if self.stage == "boundary" and not self.peers.members():
+                self._stop("nobody left", f"no member for {self.config.timing.nobody_ms:.0f} ms after step {self.step}")
+        elif name == "resend" and self.stage == "syncing":
+            self._out.append(SetTimer("resend", self.config.timing.resend_ms))
+            for peer in self.peers.in_state(SYNCING):
+                self._adopt(peer)
+        else:
+            self._step_timer(name)
+
+    def _step_timer(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _check_leases(self) -> None:
+        """One death at a time: losing one persists, and the next check finds the next.
+
+        When this very process did not run for a while, nobody's silence during that while counts.
+        """
+        late_ms = self._now - self._leases_checked_ms - self.config.timing.lease_ms / 4
+        self._leases_checked_ms = self._now
+        if late_ms > self.config.timing.lease_ms / 4:
+            for peer in self.peers.all():
+                peer.heard_ms += late_ms
+        for peer in self.peers.all():
+            if peer.linked and self._now - peer.heard_ms > self.config.timing.lease_ms:
+                self._lose(peer, "lease ended")
+                return
