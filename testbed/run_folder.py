@@ -4,7 +4,7 @@
     dataset.safetensors   what was trained on (`training.datasets.dataset_to_bytes`)
     history.jsonl         every record in order, with sequence number and CRC; large arrays beside it
     checkpoints/          published checkpoints and the pointer
-    coordinator/          the coordinator's durable decisions
+    coordinator.log       the coordinator's durable decisions
     logs/                 one file per role and launch
     verdict.json          the document that `run --json` printed
 
@@ -53,8 +53,7 @@ class RunFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir()
             folder = cls(path.resolve())
-            for inner in (folder.checkpoints, folder.logs, folder.coordinator):
-                inner.mkdir()
+            folder.logs.mkdir()
         except FileExistsError as error:
             raise already_there(path) from error
         except OSError as error:
@@ -76,10 +75,6 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
-
-    @property
-    def coordinator(self) -> Path:
-        return self.path / "coordinator"
 
     @property
     def logs(self) -> Path:

@@ -22,11 +22,10 @@ from training.errors import GradstormError
 
 if TYPE_CHECKING:
     from chaos.scenario import Scenario
-
     from services.config import RunConfig
-    from services.messages import Array
     from services.records import Fact
     from testbed.run_folder import RunFolder
+    from training.checkpoint import CheckpointState, Damage
     from training.datasets import Dataset
 
 
@@ -34,21 +33,19 @@ class EngineError(GradstormError):
     """The machine or the engine could not carry the run out (exit code 3): no port, no process, a wait ran out."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
-    """The checkpoint that a run goes on from; it was read and checked before anything started.
+@dataclass(frozen=True, slots=True, eq=False)
+class ResumeFrom:
+    """The checkpoint of an earlier run that this one goes on from, read and checked before anything starts.
 
-    `origin` is "<run id>/<checkpoint>" (the history's `resumed_from`). Arrays are float64 (P,).
-    `damaged` lists newer checkpoints that were skipped, as (name, why).
+    `name` and `run_id` are what `services.roles.coordinator.ResumePoint` wants; `folder` is the checkpoint's own
+    folder on this machine. `damages` lists newer checkpoints that were skipped, and why.
     """
 
-    origin: str
-    run_dir: str
-    step: int
-    parameters: Array
-    velocity: Array
-    sampler_json: str
-    damaged: tuple[tuple[str, str], ...] = ()
+    checkpoint: CheckpointState
+    name: str
+    run_id: str
+    folder: str
+    damages: tuple[Damage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class RunPlan:
     scenario: Scenario
     dataset: Dataset
     token: str = field(repr=False)  # every call between roles carries it; "" is legal in the simulator only
-    resume: ResumePoint | None = None
+    resume: ResumeFrom | None = None
     plants: tuple[str, ...] = ()  # names of bugs to plant in the running production code
 
 
