@@ -14,7 +14,7 @@ from services.config import RunConfig
 from services.messages import Array
 from training.checkpoint import CheckpointState, Damage, newest_good, retention_plan, write_plan
 from training.config import ModelConfig, OptimizerConfig
-from training.datasets import Dataset, dataset_from_bytes
+from training.dataset import Dataset, dataset_from_bytes
 from training.digest import array_digest
 from training.disk import Disk, DiskOp
 from training.models import initial_parameters, loss_and_gradient
