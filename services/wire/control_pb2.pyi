@@ -96,6 +96,7 @@ class ControlResponse(_message.Message):
     FREEZE_TIMERS_FIELD_NUMBER: _builtins.int
     THAW_TIMERS_FIELD_NUMBER: _builtins.int
     SHUTDOWN_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def directory(self) -> Global___Directory: ...
     @_builtins.property
@@ -108,6 +109,8 @@ class ControlResponse(_message.Message):
     def thaw_timers(self) -> Global___ThawTimers: ...
     @_builtins.property
     def shutdown(self) -> Global___Shutdown: ...
+    @_builtins.property
+    def accepted(self) -> Global___Accepted: ...
     def __init__(
         self,
         *,
@@ -117,12 +120,13 @@ class ControlResponse(_message.Message):
         freeze_timers: Global___FreezeTimers | None = ...,
         thaw_timers: Global___ThawTimers | None = ...,
         shutdown: Global___Shutdown | None = ...,
+        accepted: Global___Accepted | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["arm_hold", b"arm_hold", "body", b"body", "directory", b"directory", "freeze_timers", b"freeze_timers", "release_hold", b"release_hold", "shutdown", b"shutdown", "thaw_timers", b"thaw_timers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "arm_hold", b"arm_hold", "body", b"body", "directory", b"directory", "freeze_timers", b"freeze_timers", "release_hold", b"release_hold", "shutdown", b"shutdown", "thaw_timers", b"thaw_timers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arm_hold", b"arm_hold", "body", b"body", "directory", b"directory", "freeze_timers", b"freeze_timers", "release_hold", b"release_hold", "shutdown", b"shutdown", "thaw_timers", b"thaw_timers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "arm_hold", b"arm_hold", "body", b"body", "directory", b"directory", "freeze_timers", b"freeze_timers", "release_hold", b"release_hold", "shutdown", b"shutdown", "thaw_timers", b"thaw_timers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["directory", "arm_hold", "release_hold", "freeze_timers", "thaw_timers", "shutdown"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["directory", "arm_hold", "release_hold", "freeze_timers", "thaw_timers", "shutdown", "accepted"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -162,6 +166,23 @@ class RoleHello(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RoleHello: _TypeAlias = RoleHello  # noqa: Y015
+
+@_typing.final
+class Accepted(_message.Message):
+    """First answer of a stream: the driver knows this launch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Accepted: _TypeAlias = Accepted  # noqa: Y015
 
 @_typing.final
 class HoldAnswer(_message.Message):

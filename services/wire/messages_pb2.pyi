@@ -479,23 +479,26 @@ Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 
 @_typing.final
 class Turned(_message.Message):
-    """Coordinator -> anyone: you are refused. `fenced`: your incarnation is over; join again with fresh state."""
+    """Coordinator -> anyone: you are refused. `fenced`: this incarnation is over; join again with fresh state."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    INCARNATION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.int
     reason: _builtins.str
     fenced: _builtins.bool
     def __init__(
         self,
         *,
+        incarnation: _builtins.int = ...,
         reason: _builtins.str = ...,
         fenced: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fenced", b"fenced", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fenced", b"fenced", "incarnation", b"incarnation", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -675,26 +678,32 @@ Global___Regroup: _TypeAlias = Regroup  # noqa: Y015
 
 @_typing.final
 class Standing(_message.Message):
-    """Member -> coordinator after (re)linking: where I stand. An old incarnation's is refused."""
+    """Worker -> coordinator after (re)linking: who and where I am. An old incarnation's is refused."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     INCARNATION_FIELD_NUMBER: _builtins.int
+    LAUNCH_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     APPLIED_STEP_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.int
+    launch: _builtins.int
+    address: _builtins.str
     generation: _builtins.int
     applied_step: _builtins.int
     def __init__(
         self,
         *,
         incarnation: _builtins.int = ...,
+        launch: _builtins.int = ...,
+        address: _builtins.str = ...,
         generation: _builtins.int = ...,
         applied_step: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_step", b"applied_step", "generation", b"generation", "incarnation", b"incarnation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "applied_step", b"applied_step", "generation", b"generation", "incarnation", b"incarnation", "launch", b"launch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1231,7 +1240,10 @@ Global___EvidenceStored: _TypeAlias = EvidenceStored  # noqa: Y015
 
 @_typing.final
 class Conclude(_message.Message):
-    """Driver -> verifier: nothing more will come. `expected_json`: source -> launch -> last number or "excused: why"."""
+    """Driver -> verifier: nothing more will come.
+
+    `expected_json`: source -> launch -> last number, or "excused: why" when its tail may be missing.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1,0 +1,104 @@
+"""A role's link to the driver of its run: what the driver wants, what the driver is told, and whether it lives.
+
+The stream is dialled again when it breaks. `lost_ms` says for how long it has been gone; the runner ends the role when
+that is too long, so that no role outlives its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from services.shell.channel import CONTROL_METHOD, call_metadata, new_channel
+from services.shell.options import ShellOptions
+from services.shell.stream import ClientStream, StreamBroken
+from services.wire import control_pb2 as pb
+
+_REDIAL_S = 0.05
+_CONNECT_S = 2.0
+
+OnRequest = Callable[[pb.ControlResponse], None]
+
+
+class ControlLink:
+    """`on_request` is called in the loop for everything that the driver sends."""
+
+    def __init__(self, options: ShellOptions, address: str, numerics: str, on_request: OnRequest, log: Any) -> None:
+        self._options = options
+        self._hello = pb.ControlRequest(
+            hello=pb.RoleHello(
+                role=options.role, launch=options.launch, address=address, pid=os.getpid(), numerics=numerics
+            )
+        )
+        self._on_request = on_request
+        self._log = log
+        self._outbox: deque[pb.ControlRequest] = deque()
+        self._wake = asyncio.Event()
+        self._lost_since_s: float | None = time.monotonic()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def lost_ms(self) -> float:
+        """For how long there has been no link to the driver; 0 while there is one."""
+        return 0.0 if self._lost_since_s is None else (time.monotonic() - self._lost_since_s) * 1000.0
+
+    def tell(self, request: pb.ControlRequest) -> None:
+        """Queue something for the driver; kept over a reconnect."""
+        self._idle.clear()
+        self._outbox.append(request)
+        self._wake.set()
+
+    async def told(self, timeout_s: float) -> bool:
+        """Wait until everything queued is handed to the connection. False when the time was over first."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        return self._idle.is_set()
+
+    async def run(self) -> None:
+        """Keep the link up until cancelled."""
+        while True:
+            channel = new_channel(self._options.driver, self._options)
+            try:
+                call: Any = channel.stream_stream(CONTROL_METHOD)(
+                    metadata=call_metadata(self._options.run_id, self._options.token)
+                )
+                await self._carry(ClientStream(call, self._options.driver))
+            except (StreamBroken, TimeoutError, DecodeError) as error:
+                self._log.info("no link to the driver", why=str(error) or "no answer")
+            finally:
+                if self._lost_since_s is None:
+                    self._lost_since_s = time.monotonic()
+                await channel.close()
+            await asyncio.sleep(_REDIAL_S)
+
+    async def _carry(self, stream: ClientStream) -> None:
+        async with asyncio.timeout(_CONNECT_S):
+            await stream.write(self._hello.SerializeToString())
+            first = pb.ControlResponse.FromString(await stream.read())
+        if first.WhichOneof("body") != "accepted":
+            raise StreamBroken(f"the driver answers with {first.WhichOneof('body')}")
+        self._lost_since_s = None
+        writer = asyncio.get_running_loop().create_task(self._write_all(stream))
+        try:
+            while True:
+                self._on_request(pb.ControlResponse.FromString(await stream.read()))
+        finally:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def _write_all(self, stream: ClientStream) -> None:
+        while True:
+            while self._outbox:
+                await stream.write(self._outbox[0].SerializeToString())
+                self._outbox.popleft()
+            self._idle.set()
+            self._wake.clear()
+            await self._wake.wait()

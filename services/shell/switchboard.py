@@ -1,0 +1,203 @@
+"""All links of one role: who is connected, where others listen, whom we dial, and who is let in.
+
+Who dials: everybody dials the verifier; workers dial the coordinator, the server and each other; the server dials the
+coordinator. Between two workers each dials for what it sends itself, so a pair has two links and one direction can be
+cut alone. Where only one side dials, the link carries both directions.
+
+A message for a peer that was never linked waits for its first link (bounded); what was in an outbox when a link broke
+is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from services.events import COORDINATOR, DRIVER, SERVER, VERIFIER, Event, Heard, Linked, Received, Unlinked
+from services.frames import Hello, Identify
+from services.messages import Adopt, Close, Commit, Member, Message, Regroup
+from services.shell.dialler import Dialler
+from services.shell.link import Link
+from services.shell.options import ShellOptions
+from services.shell.stream import ServerStream
+
+WAITING_MESSAGES_MAX = 4096
+
+_DIALLED_BY_ALL = (COORDINATOR, SERVER, VERIFIER)
+
+
+def dials(source: str, target: str) -> bool:
+    """Whether `source` opens the link with `target`."""
+    if target == VERIFIER:
+        return source != VERIFIER
+    if source in (VERIFIER, DRIVER, COORDINATOR) or target == DRIVER:
+        return False
+    if target == COORDINATOR:
+        return True
+    return source != SERVER
+
+
+class Switchboard:
+    """The links of the role `options.role`. `emit` takes the events they cause, `failed` an error of our own."""
+
+    def __init__(
+        self, options: ShellOptions, emit: Callable[[Event], None], failed: Callable[[BaseException], None], log: Any
+    ) -> None:
+        self.options = options
+        self.incarnation = 0
+        self._emit = emit
+        self._failed = failed
+        self._log = log
+        self._links: dict[str, Link] = {}  # by peer: where what we send goes
+        self._others: set[Link] = set()  # inbound ones beside our own dialled link
+        self._diallers: dict[str, Dialler] = {}
+        self._directory: dict[str, str] = {}
+        self._hearsay: dict[str, str] = {}  # addresses that messages named
+        self._waiting: dict[str, deque[Message]] = {}
+        self._launches: dict[str, int] = {}  # newest launch seen of each peer
+
+    # ------------------------------------------------------------ what the role wants
+
+    def send(self, to: str, message: Message) -> None:
+        link = self._links.get(to)
+        if link is not None:
+            link.send(message)
+            return
+        waiting = self._waiting.setdefault(to, deque())
+        if len(waiting) >= WAITING_MESSAGES_MAX:
+            self._log.warning("message dropped: nobody to send it to", peer=to, kind=type(message).__name__)
+            return
+        waiting.append(message)
+        self._dial(to)
+
+    def cut(self, peer: str, incarnation: int) -> None:
+        """Close every link with `peer` that claims this incarnation."""
+        for link in self.links():
+            if link.peer == peer and link.incarnation == incarnation:
+                link.finish(f"{peer}.{incarnation} is no longer a member")
+        self._waiting.pop(peer, None)
+
+    def identify(self, incarnation: int) -> None:
+        """From now on our links carry this incarnation."""
+        self.incarnation = incarnation
+        for link in self.links():
+            link.send(Identify(incarnation))
+
+    def directory(self, addresses: dict[str, str]) -> None:
+        """Where roles listen, as the driver says."""
+        self._directory = dict(addresses)
+        for peer in self._directory:
+            if peer in _DIALLED_BY_ALL or peer in self._diallers:
+                self._dial(peer)
+
+    def links(self) -> list[Link]:
+        return [*self._links.values(), *self._others]
+
+    async def close(self) -> None:
+        """End every link, after what waits in its outbox is sent."""
+        for dialler in self._diallers.values():
+            dialler.stop()
+        for link in self.links():
+            link.finish("this role is done")
+        await asyncio.gather(*(dialler.ended() for dialler in self._diallers.values()))
+
+    # ------------------------------------------------------------ what comes in
+
+    def hello_to(self, peer: str) -> Hello:
+        """How we introduce ourselves."""
+        return Hello(self.options.role, self.options.launch, self.incarnation, peer)
+
+    def address_of(self, peer: str) -> str:
+        return self._directory.get(peer) or self._hearsay.get(peer, "")
+
+    def why_not(self, hello: Hello) -> str:
+        """Why a caller that introduces itself like this is refused; empty when it is welcome."""
+        if hello.target != self.options.role:
+            return f"this is {self.options.role}, not {hello.target}"
+        if not hello.role or hello.role == self.options.role:
+            return f"{hello.role or 'nobody'} cannot call {self.options.role}"
+        newest = self._launches.get(hello.role, 0)
+        if hello.launch < newest:
+            return f"launch {hello.launch} of {hello.role} was replaced by launch {newest}"
+        return ""
+
+    async def accept(self, stream: ServerStream, hello: Hello) -> str:
+        """Carry an inbound link until it breaks; returns why. The caller has shaken hands."""
+        return await self.carry(Link(stream, hello, False, self, self.options.transport))
+
+    async def carry(self, link: Link) -> str:
+        """Register the link, run it, and tell of its end."""
+        self._launches[link.peer] = max(link.launch, self._launches.get(link.peer, 0))
+        both_dial = dials(self.options.role, link.peer) and not link.dialled
+        if both_dial:
+            self._others.add(link)
+        else:
+            self._replace(link)
+        try:
+            return await link.run()
+        finally:
+            self._others.discard(link)
+            if self._links.get(link.peer) is link:
+                del self._links[link.peer]
+                self._log.info("unlinked", peer=link.peer, incarnation=link.incarnation, why=link.broken_because)
+                self._emit(Unlinked(link.peer, link.incarnation))
+
+    def task_ended(self, task: asyncio.Task[Any]) -> None:
+        """Done callback of every task that works for the links: an error in one is not lost."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    def received(self, link: Link, message: Message) -> None:
+        if isinstance(message, Adopt | Commit | Regroup | Close):
+            self._learn(message)
+        self._emit(Received(link.peer, link.incarnation, message))
+
+    def heard(self, link: Link) -> None:
+        self._emit(Heard(link.peer, link.incarnation))
+
+    def identified(self, link: Link) -> None:
+        if self._links.get(link.peer) is link:
+            self._emit(Linked(link.peer, link.incarnation))
+
+    # ------------------------------------------------------------ inside
+
+    def _replace(self, link: Link) -> None:
+        old = self._links.get(link.peer)
+        if old is not None:
+            del self._links[link.peer]
+            old.close(f"replaced by a newer link of {link.peer}")
+            self._emit(Unlinked(old.peer, old.incarnation))
+        self._links[link.peer] = link
+        self._log.info("linked", peer=link.peer, incarnation=link.incarnation, launch=link.launch)
+        for message in self._waiting.pop(link.peer, ()):
+            link.send(message)
+        self._emit(Linked(link.peer, link.incarnation))
+
+    def _dial(self, peer: str) -> None:
+        if not dials(self.options.role, peer):
+            return
+        if peer not in self._diallers:
+            self._diallers[peer] = Dialler(peer, self, self._log)
+        self._diallers[peer].look()
+
+    def _learn(self, message: Adopt | Commit | Regroup | Close) -> None:
+        """Keep the addresses that the coordinator's messages name."""
+        named: list[Member] | tuple[Member, ...] = ()
+        if isinstance(message, Regroup | Close):
+            named = message.members
+            if message.server_address:
+                self._hear(SERVER, message.server_address)
+        elif message.source_address:
+            self._hear(message.source, message.source_address)
+        for member in named:
+            if member.address:
+                self._hear(f"worker-{member.worker}", member.address)
+
+    def _hear(self, peer: str, address: str) -> None:
+        if peer != self.options.role and self._hearsay.get(peer) != address:
+            self._hearsay[peer] = address
+            if peer == SERVER or peer in self._diallers:
+                self._dial(peer)
