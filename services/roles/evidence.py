@@ -18,6 +18,8 @@ class EvidenceShelf:
         self._bytes = 0
 
     def keep(self, fact: Reduced) -> None:
+        before = self._kept.pop((fact.step, fact.attempt), None)  # of a step that was rolled back
+        self._bytes -= 0 if before is None else _size(before)
         self._kept[fact.step, fact.attempt] = fact
         self._bytes += _size(fact)
         while len(self._kept) > KEPT_STEPS_MAX or (self._bytes > KEPT_BYTES_MAX and len(self._kept) > 1):

@@ -77,8 +77,8 @@ class Server:
                 self._close(message)
             case Finish(_, reason) if source == COORDINATOR:
                 self._out.append(Stop("finished", reason))
-            case Turned(reason):
-                self._out.append(Stop("refused", reason))
+            case Turned():
+                self._out.append(Stop("refused", message.reason))
             case _:
                 self._refuse(source, message, "contract")
 
@@ -92,7 +92,7 @@ class Server:
             self._refuse(COORDINATOR, message, "old generation")
             return
         self.generation = message.generation
-        key = (message.step, message.attempt)
+        key = (message.generation, message.step, message.attempt)
         if self._gather is not None and self._key(self._gather) >= key:
             return
         elements = parameter_count(self._config.model)
@@ -107,16 +107,17 @@ class Server:
         for source, part in self._early.take(message.generation, message.step, message.attempt):
             self._add(self._gather, source, part)
 
-    def _key(self, gather: Gather) -> tuple[int, int]:
-        return gather.attempt.step, gather.attempt.attempt
+    def _key(self, gather: Gather) -> tuple[int, int, int]:
+        """Generation first: after a rollback a step is tried again from attempt 0."""
+        return gather.attempt.generation, gather.attempt.step, gather.attempt.attempt
 
     def _part(self, source: str, part: Part) -> None:
-        gather = self._gather
+        gather, key = self._gather, (part.generation, part.step, part.attempt)
         if part.generation < self.generation:
             self._refuse(source, part, "old generation")
-        elif gather is None or (part.step, part.attempt) > self._key(gather):
+        elif gather is None or key > self._key(gather):
             self._early.keep(source, part)
-        elif (part.step, part.attempt) == self._key(gather):
+        elif key == self._key(gather):
             self._add(gather, source, part)
         else:
             self._refuse(source, part, "late")

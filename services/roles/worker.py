@@ -405,17 +405,18 @@ class Worker:
         elif self._exchange is None or self._is_newer(part):
             if self.state is not None:
                 self._early.keep(source, part)
-        elif self._key() == (part.step, part.attempt):
+        elif self._key() == (part.generation, part.step, part.attempt):
             self._exchange_part(source, part)
         else:
             self._refuse(source, part, "late")
 
-    def _key(self) -> tuple[int, int]:
+    def _key(self) -> tuple[int, int, int]:
         assert self._exchange is not None
-        return self._exchange.attempt.step, self._exchange.attempt.attempt
+        attempt = self._exchange.attempt
+        return attempt.generation, attempt.step, attempt.attempt
 
     def _is_newer(self, part: Part) -> bool:
-        return (part.step, part.attempt) > self._key()
+        return (part.generation, part.step, part.attempt) > self._key()
 
     def _exchange_part(self, source: str, part: Part) -> None:
         exchange = self._exchange
