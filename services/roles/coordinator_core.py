@@ -1,52 +1,31 @@
-"""What a coordinator does whatever it coordinates: decide durably, admit, sync, fence, regroup, notice deaths.
+"""What a coordinator does whatever it coordinates: admit, sync, fence, regroup, notice deaths.
 
-One operation at a time is outstanding (a persist, a load, a computation that decides how to go on). From its emission
-only its answer moves the coordinator; all other events wait in order. So nothing is ever told before it is durable,
-and no event meets a half-made decision.
-
-A subclass adds the step: `_open_next`, `_resume_step`, `_ask`, `_step_message` and `_member_lost`.
+A subclass adds the step: `_start`, `_open_next`, `_resume_step`, `_ask`, `_step_message`, `_member_lost`,
+`_roll_back` and `_step_timer`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from services import decision_log
-from services.config import RunConfig
 from services.events import (
     SERVER,
     CancelTimer,
-    Computed,
     Cut,
-    Effect,
-    Event,
-    Heard,
-    Linked,
     Load,
-    Loaded,
     Note,
-    Persist,
-    Persisted,
-    PersistFailed,
     Received,
     Record,
-    Send,
     SetTimer,
-    Started,
-    Stop,
-    TimerFired,
-    Unlinked,
     worker_name,
 )
-from services.jobs import FindCheckpointJob, FoundCheckpoint, State
+from services.jobs import FindCheckpointJob, FoundCheckpoint
 from services.messages import (
     Adopt,
     DataHeld,
     DataPart,
     Enlist,
     Fetch,
-    Finish,
     Join,
     Message,
     Proved,
@@ -57,146 +36,19 @@ from services.messages import (
     Welcome,
 )
 from services.parts import state_parts
-from services.records import Admitted, Died, Fact, Finished, Proven, Refused, Regrouped
-from services.roles.peers import ADMITTED, LOADED, MEMBER, PROVED, SYNCING, Peer, PeerTable
-from training.disk import DiskOp
+from services.records import Admitted, Died, Proven, Regrouped
+from services.roles.deciding import Deciding
+from services.roles.peers import ADMITTED, LOADED, MEMBER, PROVED, SYNCING, Peer
 
 DATA_PART_BYTES = 1 << 20
 
 Then = Callable[[object], None]
 
 
-class CoordinatorCore:
-    """Membership and durable decisions; see the module's docstring."""
-
-    def __init__(self, config: RunConfig, launch: int, dataset_blob: bytes) -> None:
-        self.config = config
-        self.launch = launch
-        self.generation = 0
-        self.step = 0  # committed, and applied by every member, except while a step is under way
-        self.high_step = 0  # highest step ever opened in this run, voided ones included
-        self.peers = PeerTable()
-        self.state: State | None = None  # the state after `step`, when the coordinator itself can serve it
-        self.digests = ("", "")  # of the state after `step`: parameters, velocity
-        self.server_address = ""
-        self.stage = "starting"
-        self._blob = dataset_blob
-        self.incarnations = 0
-        self.been_members: set[int] = set()
-        self.joined_as_expected: set[tuple[int, int]] = set()
-        self._given_up: set[int] = set()  # expected joiners that died on their way in, until the next step is open
-        self._wait_over = False
-        self._out: list[Effect] = []
-        self._now = 0.0
-        self._operations = 0
-        self._waiting = ""
-        self._then: Then | None = None
-        self._deferred: deque[Event] = deque()
-        self._leases_checked_ms = 0.0
-        self._stopped = False
-
-    # ------------------------------------------------------------ the loop
-
-    def handle(self, now_ms: float, event: Event) -> list[Effect]:
-        self._now, self._out = now_ms, []
-        if isinstance(event, Heard):
-            self._heard(event.peer, event.incarnation)
-        elif isinstance(event, Persisted | PersistFailed | Loaded | Computed):
-            self._answered(event)
-        else:
-            self._deferred.append(event)
-        while self._deferred and self._then is None and not self._stopped:
-            self._dispatch(self._deferred.popleft())
-        return self._out
-
-    def _answered(self, event: Persisted | PersistFailed | Loaded | Computed) -> None:
-        if event.token != self._waiting or self._then is None:
-            return
-        then, self._then = self._then, None
-        if isinstance(event, PersistFailed):
-            self._stop(f"disk {event.error_name}", f"{event.path}: {event.error_name}; nothing was told; see doctor")
-        elif isinstance(event, Persisted):
-            then(None)
-        elif event.error:
-            self._stop("no checkpoint", event.error)
-        else:
-            then(event.result)
-
-    def _dispatch(self, event: Event) -> None:
-        match event:
-            case Started():
-                self._start(event)
-            case Received():
-                self._heard(event.source, event.incarnation)
-                self._received(event.source, event.incarnation, event.message)
-            case Linked(peer, incarnation):
-                self._linked(peer, incarnation)
-            case Unlinked(peer, incarnation):
-                self._unlinked(peer, incarnation)
-            case TimerFired(name):
-                self._timer(name)
-            case _:
-                raise AssertionError(f"unexpected {event}")
-
-    # ------------------------------------------------------------ one operation at a time
-
-    def _await(self, effect: Callable[[str], Effect], then: Then) -> None:
-        assert self._then is None, self._waiting
-        self._operations += 1
-        self._waiting = f"{self.launch}.{self._operations}"
-        self._then = then
-        self._out.append(effect(self._waiting))
-
-    def _persist(self, what: str, operations: Sequence[DiskOp], then: Callable[[], None]) -> None:
-        self._await(lambda token: Persist(token, tuple(operations), what), lambda _: then())
-
-    def _decide(self, what: str, fact: Fact, then: Callable[[], None]) -> None:
-        """Make `fact` durable in the log, then record it, then go on."""
-
-        def durable() -> None:
-            self._out.append(Record(fact))
-            then()
-
-        self._persist(what, decision_log.append_plan(fact), durable)
-
-    def _stop(self, condition: str, reason: str) -> None:
-        self._stopped = True
-        self._out.append(Record(Finished(self.step, condition, reason)))
-        for name in [peer.name for peer in self.peers.all()] + [SERVER] * bool(self.server_address):
-            self._send(name, Finish(self.generation, condition))
-        self._out.append(Stop(condition, reason))
-
-    # ------------------------------------------------------------ to be added by the step
-
-    def _start(self, event: Started) -> None:
-        raise NotImplementedError
-
-    def _open_next(self) -> None:
-        """At the boundary, everybody who was awaited is in: open the next step or finish."""
-        raise NotImplementedError
-
-    def _resume_step(self) -> None:
-        """The membership changed while a step was under way; the new generation is durable and told."""
-        raise NotImplementedError
-
-    def _ask(self, peer: Peer) -> None:
-        """Ask one member again for what it has not answered."""
-        raise NotImplementedError
-
-    def _step_message(self, peer: Peer, message: Message) -> None:
-        raise NotImplementedError
-
-    def _member_lost(self, worker: int) -> None:
-        """Forget what only this member could have answered."""
-        raise NotImplementedError
-
-    def _server_up(self) -> None:
-        """The server (again) serves."""
+class CoordinatorCore(Deciding):
+    """See the module's docstring."""
 
     # ------------------------------------------------------------ messages
-
-    def _send(self, to: str, message: Message) -> None:
-        self._out.append(Send(to, message))
 
     def _received(self, source: str, incarnation: int, message: Message) -> None:
         if isinstance(message, Enlist):
@@ -221,11 +73,6 @@ class CoordinatorCore:
             self._refuse(source, incarnation, message, "old generation")
         else:
             self._step_message(peer, message)
-
-    def _refuse(self, source: str, incarnation: int, message: Message, reason: str) -> None:
-        generation, step = getattr(message, "generation", 0), getattr(message, "step", 0)
-        what = type(message).__name__
-        self._out.append(Record(Refused(what, source, incarnation, generation, step, reason, self.generation)))
 
     def _refuse_stranger(self, source: str, incarnation: int, message: Message) -> None:
         self._refuse(source, incarnation, message, "old incarnation")

@@ -11,28 +11,20 @@ generation, step or attempt sent is refused, except parts of a newer attempt tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from services.config import RunConfig
 from services.events import (
     COORDINATOR,
     SERVER,
-    CancelTimer,
-    Compute,
     Computed,
     Effect,
     Event,
-    Identify,
     Linked,
     Note,
-    Persist,
     Persisted,
     PersistFailed,
     Phase,
     Received,
     Record,
-    Send,
-    SetTimer,
     Started,
     Stop,
     TimerFired,
@@ -41,94 +33,41 @@ from services.events import (
 from services.exchange import Attempt, ContractBroken, Finished, PushExchange, RingExchange
 from services.jobs import (
     ApplyJob,
-    EncodeCheckpointJob,
     Gradient,
     GradientJob,
     HeldData,
-    OpenDataJob,
     ProveJob,
     State,
-    checkpoint_state,
 )
 from services.messages import (
     Adopt,
     Applied,
-    CheckpointSaved,
     Close,
     Commit,
-    DataHeld,
     DataPart,
     EvidenceStored,
     Fetch,
     Finish,
-    Join,
     Message,
     Offer,
     Open,
     Part,
-    Proved,
     Ready,
     Regroup,
     SaveCheckpoint,
-    Standing,
     Turned,
-    WantData,
     WantEvidence,
     Welcome,
 )
-from services.parts import Assembly, Early, array_parts, state_parts
-from services.records import CheckpointWritten, Contributed, Reduced, Refused, StateApplied
-from services.roles.evidence import EvidenceShelf
-from services.sampling import sampler_from_json
-from training.checkpoint import checkpoint_name
+from services.parts import Assembly
+from services.records import Contributed, StateApplied
+from services.roles.worker_joining import Held
+from services.roles.worker_serving import ServingWorker
 from training.models import parameter_count
 
-JOIN_RETRY_MS = 500.0
 
-
-@dataclass(slots=True, eq=False)
-class Held:
-    """A finished reduced value that waits for its commit, or serves those who fetch it."""
-
-    step: int
-    attempt: int
-    contributors: tuple[int, ...]
-    finished: Finished
-
-
-class Worker:
+class Worker(ServingWorker):
     """See the module's docstring. `launch` counts the starts of this worker's process."""
-
-    def __init__(self, worker: int, launch: int) -> None:
-        self.worker = worker
-        self.launch = launch
-        self.incarnation = 0
-        self._address = ""
-        self._numerics = ""
-        self._data: HeldData | None = None
-        self._now_out: list[Effect] = []
-        self._linked = False
-        self._config: RunConfig | None = None
-        self._reset()
-
-    def _reset(self) -> None:
-        """Forget everything but the dataset: as if the process had just started."""
-        self.generation = 0
-        self.state: State | None = None
-        self.step = 0
-        self._blob = bytearray()
-        self._gradient: Gradient | None = None  # for step + 1
-        self._computing: tuple[int, tuple[int, ...]] | None = None  # step and samples of the gradient under way
-        self._exchange: RingExchange | PushExchange | None = None
-        self._held: Held | None = None
-        self._early = Early()
-        self._answered: Message | None = None  # the last answer to the coordinator, to be given again
-        self._commit: Commit | None = None  # being fetched or applied
-        self._assembly: Assembly | None = None
-        self._adopting: Adopt | None = None
-        self._saving: tuple[int, int] | None = None
-        self._evidence = EvidenceShelf()
-        self._sampler_json = ""
 
     # ------------------------------------------------------------ the loop
 
@@ -153,110 +92,6 @@ class Worker:
             case _:
                 pass
         return self._now_out
-
-    @property
-    def name(self) -> str:
-        return worker_name(self.worker)
-
-    def _send(self, to: str, message: Message) -> None:
-        self._now_out.append(Send(to, message))
-
-    def _answer(self, message: Message) -> None:
-        """Answer the coordinator, and remember the answer."""
-        self._answered = message
-        self._send(COORDINATOR, message)
-
-    def _compute(self, kind: str, job: object) -> None:
-        self._now_out.append(Compute(f"{kind} {self.incarnation} {self.generation} {self.step + 1}", job))
-
-    def _refuse(self, source: str, message: Message, reason: str) -> None:
-        generation, step = getattr(message, "generation", 0), getattr(message, "step", 0)
-        what = type(message).__name__
-        self._now_out.append(Record(Refused(what, source, 0, generation, step, reason, self.generation)))
-
-    # ------------------------------------------------------------ joining
-
-    def _present(self) -> None:
-        """The link is up, or nobody answered: say who this is, and say again what may have been lost."""
-        if self.incarnation == 0:
-            self._send(COORDINATOR, Join(self.worker, self.launch, self._address, self._numerics))
-            self._now_out.append(SetTimer("join", JOIN_RETRY_MS))
-            return
-        self._send(
-            COORDINATOR, Standing(self.incarnation, self.launch, self._address, self.generation, self.step)
-        )  # fmt: skip
-        if self._data is None:
-            self._send(COORDINATOR, WantData(self.incarnation, len(self._blob)))
-            self._now_out.append(SetTimer("join", JOIN_RETRY_MS))
-        elif self._answered is not None:
-            self._send(COORDINATOR, self._answered)
-
-    def _welcome(self, message: Welcome) -> None:
-        if self.incarnation != 0:
-            return
-        self.incarnation, self.generation = message.incarnation, message.generation
-        self._now_out.append(Identify(message.incarnation))
-        config = RunConfig.from_json(message.config_json)
-        if self._data is not None and self._config == config:
-            self._data_held()
-        else:
-            self._config, self._data = config, None
-            self._send(COORDINATOR, WantData(self.incarnation, 0))
-
-    def _data_part(self, part: DataPart) -> None:
-        if self._data is not None or part.offset != len(self._blob):
-            return
-        self._blob += part.data
-        if len(self._blob) < part.total:
-            self._send(COORDINATOR, WantData(self.incarnation, len(self._blob)))
-        else:
-            self._compute("data", OpenDataJob(bytes(self._blob), self.config))
-
-    def _data_held(self) -> None:
-        assert self._data is not None
-        self._now_out.append(CancelTimer("join"))
-        self._answer(DataHeld(self.incarnation, self.config.dataset_sha256, self._data.numerics))
-
-    def _turned(self, message: Turned) -> None:
-        if not message.fenced:
-            self._now_out.append(Stop("refused", message.reason))
-        elif self.incarnation == message.incarnation != 0:
-            self._now_out.append(Note(f"fenced: {message.reason}; joining again with fresh state"))
-            self.incarnation = 0
-            self._reset()
-            self._now_out.append(Identify(0))
-            self._present()
-
-    @property
-    def config(self) -> RunConfig:
-        assert self._config is not None
-        return self._config
-
-    def _adopt(self, message: Adopt) -> None:
-        """Fetch the state that the coordinator names, unless it is held already or coming in."""
-        if message == self._adopting and self._assembly is not None and self._assembly.progressed():
-            return
-        self._adopting, self._answered = message, None
-        self._exchange = self._held = self._commit = self._gradient = self._computing = None
-        self._now_out.append(Phase("sync", message.step + 1))
-        elements = 2 * parameter_count(self.config.model)
-        self._assembly = Assembly("state", message.step, 0, elements, self.config.chunk_elements)
-        self._send(message.source, Fetch(message.generation, message.step, 0, "state"))
-
-    def _proved(self, state: State) -> None:
-        adopt = self._adopting
-        if adopt is None:
-            return
-        if (state.parameters_digest, state.velocity_digest) != (adopt.parameters_digest, adopt.velocity_digest):
-            self._now_out.append(Note("the fetched state does not have the digests that were told; asking again"))
-            self._adopting = None
-            return
-        self.state, self.step = state, adopt.step
-        digests = (state.parameters_digest, state.velocity_digest)
-        applied = StateApplied(self.worker, self.incarnation, self.generation, self.step, *digests, adopted=True)
-        self._now_out.append(Record(applied))
-        self._now_out.append(Phase("proved", adopt.step + 1))
-        self._answer(Proved(self.generation, adopt.step, *digests))
 
     # ------------------------------------------------------------ messages
 
@@ -531,77 +366,6 @@ class Worker:
         assert self.state is not None
         digests = (self.state.parameters_digest, self.state.velocity_digest)
         self._answer(Applied(self.generation, self.step, *digests))
-
-    # ------------------------------------------------------------ serving others, evidence
-
-    def _serve(self, source: str, message: Fetch) -> None:
-        """Give a value or state that is held; who asks for anything else is asked by the coordinator to ask again."""
-        held, chunk = self._held, self.config.chunk_elements if self._config is not None else 0
-        if message.generation < self.generation:
-            self._refuse(source, message, "old generation")
-        elif message.what == "state" and self.state is not None and message.step == self.step:
-            for part in state_parts(self.state, message.generation, self.step, chunk):
-                self._send(source, part)
-        elif message.what == "value" and held is not None and (held.step, held.attempt) == (
-            message.step, message.attempt,
-        ):  # fmt: skip
-            value, order = held.finished.value, held.contributors
-            for part in array_parts(value, "value", message.generation, held.step, held.attempt, order, chunk):
-                self._send(source, part)
-        else:
-            self._refuse(source, message, "not held")
-
-    def _show_own(self, commit: Commit, held: Held) -> None:
-        """The lowest contributor records the reduced value; the others keep theirs until it is stored."""
-        fact = Reduced(
-            self.worker, self.incarnation, commit.step, commit.attempt, self.generation, held.finished.digest,
-            held.contributors, held.finished.value,
-        )  # fmt: skip
-        if held.contributors and held.contributors[0] == self.worker:
-            self._now_out.append(Record(fact))
-        elif held.contributors:
-            self._evidence.keep(fact)
-
-    def _show(self, step: int, attempt: int) -> None:
-        fact = self._evidence.find(step, attempt)
-        if fact is not None:
-            self._now_out.append(Record(fact))
-
-    # ------------------------------------------------------------ checkpoints
-
-    def _save(self, message: SaveCheckpoint) -> None:
-        if self.state is None or message.step != self.step:
-            self._refuse(COORDINATOR, message, "not at that step")
-            return
-        if self._saving == (message.generation, message.step):
-            if isinstance(self._answered, CheckpointSaved):
-                self._send(COORDINATOR, self._answered)
-            return
-        self._saving = (message.generation, message.step)
-        self._sampler_json = message.sampler_json
-        sampler = sampler_from_json(message.sampler_json).state()
-        held = checkpoint_state(self.config, self.step, message.generation, self.state, sampler)
-        self._compute("encode", EncodeCheckpointJob(held, self.incarnation))
-
-    def _encoded(self, operations: object) -> None:
-        if self._saving is None:
-            return
-        assert isinstance(operations, tuple)
-        name = checkpoint_name(self._saving[1], self._saving[0], self.incarnation)
-        self._now_out.append(Persist(f"saved {name}", operations, f"checkpoint {self._saving[1]} {name}"))
-
-    def _persisted(self, token: str, error_name: str) -> None:
-        if self._saving is None or self.state is None or not token.startswith("saved "):
-            return
-        generation, step = self._saving
-        name = token.removeprefix("saved ")
-        if name != checkpoint_name(step, generation, self.incarnation) or step != self.step:
-            return
-        digests = (self.state.parameters_digest, self.state.velocity_digest)
-        if not error_name:
-            written = CheckpointWritten(self.worker, self.incarnation, step, name, *digests, self._sampler_json)
-            self._now_out.append(Record(written))
-        self._answer(CheckpointSaved(generation, step, name, *digests, error_name))
 
     # ------------------------------------------------------------ computations
 
