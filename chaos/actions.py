@@ -103,7 +103,10 @@ class ThawTimers:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
+    """SIGKILL. `lossy`: the machine loses power, so what the role had not synced is lost too (simulator only)."""
+
     role: str
+    lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

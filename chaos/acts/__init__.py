@@ -1,0 +1,1 @@
+"""How each family of faults acts: one small state machine per fault, driven by `chaos.driver`."""

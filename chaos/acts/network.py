@@ -1,0 +1,105 @@
+"""Faults of links: applied at their point, measured by the injector, undone after a time or at a phase."""
+
+from __future__ import annotations
+
+from chaos.actions import Action, ApplyLinkFault, DriverSetTimer, LinkMeasured, UndoLinkFault
+from chaos.acts.base import Act, Board, Stage, Wait, Witness
+from chaos.fault_kinds.links import Flap, LastingLinkFault, LinkFault
+from services.host import Hold
+
+MEASURE_WAIT_MS = 10_000.0
+
+
+class LinkAct(Act):
+    """struck (applied) -> measured during: acted -> taken off, measured after: undone. A reset is taken off at once."""
+
+    def __init__(self, name: str, fault: LinkFault, board: Board) -> None:
+        super().__init__(name, fault, board)
+        self.fault = fault
+        self._applied = False
+        self._leaving = False  # taken off for good; the last measurement is still to come
+
+    def strike(self, hold: Hold | None) -> list[Action]:
+        self.stage = Stage.STRUCK
+        return self.apply() + self.after_strike()
+
+    def after_strike(self) -> list[Action]:
+        """What ends it."""
+        if not isinstance(self.fault, LastingLinkFault):
+            return self.leave()
+        if self.fault.for_ms is not None:
+            return [DriverSetTimer(f"{self.name}:over", self.fault.for_ms)]
+        return []
+
+    def stop(self) -> list[Action]:
+        return self.leave() if self.acting else []
+
+    def on_timer(self, timer: str) -> list[Action]:
+        if timer == f"{self.name}:over":
+            return self.leave()
+        return super().on_timer(timer)
+
+    def on_measured(self, event: LinkMeasured) -> list[Action]:
+        if event.fault != self.name or self.settled:
+            return []
+        if event.moment == "during":
+            return self.acted(dict(event.figures)) if self.stage is Stage.STRUCK else []
+        return self.conclude(dict(event.figures)) if event.moment == "after" and self._leaving else []
+
+    def gave_up(self, wait: Wait) -> list[Action]:
+        if self.stage is Stage.ACTED:
+            return self.undone({"how": f"taken off; {wait.what} did not come"})
+        return super().gave_up(wait)
+
+    def restore(self) -> list[Action]:
+        if not self._applied:
+            return []
+        self._applied = False
+        return [UndoLinkFault(self.name)]
+
+    # ------------------------------------------------------------ inside
+
+    def apply(self) -> list[Action]:
+        """On every link of it."""
+        self._applied = True
+        kind, settings = self.fault.injected_kind, self.fault.settings
+        return [ApplyLinkFault(self.name, kind, source, target, settings) for source, target in self.fault.links]
+
+    def leave(self) -> list[Action]:
+        """Take it off for good, and wait for the last measurement."""
+        if self._leaving or not self.acting:
+            return []
+        self._leaving = True
+        return self.restore() + self.begin_wait("the measurement after it", MEASURE_WAIT_MS)
+
+    def conclude(self, figures: Witness) -> list[Action]:
+        """The last measurement is there."""
+        if self.stage is Stage.ACTED:
+            return self.undone(figures)
+        if any(isinstance(value, int | float) and value > 0 for value in figures.values()):
+            return self.acted(figures) + self.undone(figures)
+        return self.miss("nothing crossed the links while it lasted")
+
+
+class FlapAct(LinkAct):
+    """Down and up again, `cycles` times."""
+
+    def __init__(self, name: str, fault: Flap, board: Board) -> None:
+        super().__init__(name, fault, board)
+        self.flap = fault
+        self._cycle = 1
+
+    def after_strike(self) -> list[Action]:
+        return [DriverSetTimer(f"{self.name}:up", self.flap.down_ms)]
+
+    def on_timer(self, timer: str) -> list[Action]:
+        if self.settled or self._leaving:
+            return super().on_timer(timer)
+        if timer == f"{self.name}:up":
+            if self._cycle == self.flap.cycles:
+                return self.leave()
+            return [*self.restore(), DriverSetTimer(f"{self.name}:down", self.flap.up_ms)]
+        if timer == f"{self.name}:down":
+            self._cycle += 1
+            return self.apply() + self.after_strike()
+        return super().on_timer(timer)

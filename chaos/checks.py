@@ -1,0 +1,240 @@
+"""Is a well-typed scenario also sense? Every complaint names the place in the scenario and what to do.
+
+Each check is a generator over the scenario; `problems` runs them all. Membership has its own file, `checks_members`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from chaos.checks_members import member_problems
+from chaos.expect import scheduled
+from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker, nearest
+from chaos.fault_kinds.disks import CorruptCheckpoint
+from chaos.fault_kinds.links import LinkFault
+from chaos.fault_kinds.roles import AddWorker, Killing, Pause, Straggle
+from chaos.faults import AnyFault
+from chaos.membership import workers_of
+from chaos.phases import find_phase, phases_of
+from chaos.problem import Problem, at_fault
+from services.events import COORDINATOR, SERVER
+
+if TYPE_CHECKING:
+    from chaos.scenario import Scenario
+
+CHECKPOINTS_KEPT = 3
+
+
+def problems(scenario: Scenario) -> list[Problem]:
+    """Everything that is wrong with the scenario, in the order of its text; empty when it can be run."""
+    found: list[Problem] = []
+    for index, fault in enumerate(scenario.faults):
+        found += _point_problems(scenario, index, fault)
+        found += _own_problems(scenario, index, fault)
+    if not found:  # the rest needs points that make sense
+        found += member_problems(scenario.faults, scenario.training.workers, scenario.training.steps)
+        found += _checkpoint_problems(scenario)
+        found += _clean_problems(scenario)
+    found += _whole_problems(scenario)
+    return found
+
+
+# ---------------------------------------------------------------- points
+
+
+def _point_problems(scenario: Scenario, index: int, fault: AnyFault) -> Iterator[Problem]:
+    """The points at which it begins and ends exist, and lie within the run."""
+    if isinstance(fault, Straggle | AddWorker):
+        yield from _step_problems(scenario, index, ("step",), fault.step)
+        return
+    start = fault.starts
+    if isinstance(start, PhaseTrigger):
+        may_watch = isinstance(fault, LinkFault)
+        yield from _phase_problems(scenario, index, ("trigger",), start, may_watch=may_watch)
+    if fault.ends is not None:
+        yield from _phase_problems(scenario, index, ("until",), fault.ends, may_watch=True)
+        if isinstance(start, PhaseTrigger) and fault.ends.step < start.step:
+            text = f"ends in step {fault.ends.step}, before it begins in step {start.step}"
+            yield at_fault(index, ("until", "step"), text)
+
+
+def _step_problems(scenario: Scenario, index: int, path: tuple[str, ...], step: int) -> Iterator[Problem]:
+    steps = scenario.training.steps
+    if step > steps:
+        yield at_fault(index, path, f"step {step} is beyond the run, which has {steps} steps")
+
+
+def _phase_problems(
+    scenario: Scenario, index: int, path: tuple[str, ...], point: PhaseTrigger, *, may_watch: bool
+) -> Iterator[Problem]:
+    yield from _step_problems(scenario, index, (*path, "step"), point.step)
+    if point.role is None:
+        yield at_fault(index, path, "name the role whose phase this is")
+        return
+    phase = find_phase(point.role, point.phase)
+    if phase is None:
+        names = [info.name for info in phases_of(point.role)]
+        text = f"unknown phase {point.phase!r} for {point.role}{nearest(point.phase, names)}"
+        yield at_fault(index, (*path, "phase"), text)
+    elif not phase.gate and not may_watch:
+        gates = ", ".join(info.name for info in phases_of(point.role) if info.gate)
+        text = f"{point.phase} has passed when it is heard of, so nobody can be made to stand there; gates: {gates}"
+        yield at_fault(index, (*path, "phase"), text)
+    yield from _chunk_problems(scenario, index, path, point)
+
+
+def _chunk_problems(scenario: Scenario, index: int, path: tuple[str, ...], point: PhaseTrigger) -> Iterator[Problem]:
+    if point.chunk == 0:
+        return
+    count = scenario.training.chunk_count
+    if point.phase != "reduce":
+        yield at_fault(index, (*path, "chunk"), f"only reduce has chunks, {point.phase} has none")
+    elif count is not None and point.chunk >= count:
+        text = (
+            f"after chunk {point.chunk} is no point: the gradient has {count} chunk{'s' * (count > 1)};"
+            " choose 1 to one below that, or smaller chunk_elements"
+        )
+        yield at_fault(index, (*path, "chunk"), text)
+
+
+# ---------------------------------------------------------------- one fault
+
+
+def _own_problems(scenario: Scenario, index: int, fault: AnyFault) -> Iterator[Problem]:
+    for engine in scenario.engines:
+        if engine not in fault.able | fault.able_with_toxiproxy:
+            able = ", ".join(sorted(fault.able | fault.able_with_toxiproxy))
+            yield at_fault(index, ("kind",), f"engine {engine} cannot do {fault.kind}; set engines: [{able}]")
+    if isinstance(fault, Killing):
+        yield from _kill_problems(index, fault)
+    elif isinstance(fault, Pause):
+        yield from _pause_problems(index, fault)
+    elif isinstance(fault, CorruptCheckpoint):
+        if isinstance(fault.starts, TimeTrigger) or fault.starts.role != COORDINATOR:
+            yield at_fault(index, ("trigger",), "checkpoints are damaged while the coordinator stands at a phase")
+    elif isinstance(fault, LinkFault):
+        yield from _link_problems(scenario, index, fault)
+    if "ring" in scenario.strategies and SERVER in _roles_of(fault):
+        yield at_fault(index, (), "a ring has no server; set strategies: [ps]")
+
+
+def _kill_problems(index: int, fault: Killing) -> Iterator[Problem]:
+    start = fault.starts
+    if fault.relaunch_at is not None and not is_worker(fault.target):
+        yield at_fault(index, ("relaunch_at",), f"{fault.target} is started again at once; relaunch_at is for workers")
+    if fault.target == EVERYONE and isinstance(start, TimeTrigger):
+        yield at_fault(index, ("trigger",), "everyone dies while the coordinator stands at decide or tell")
+    if isinstance(start, PhaseTrigger):
+        stands = COORDINATOR if fault.target == EVERYONE else fault.target
+        if start.role != stands:
+            yield at_fault(index, ("trigger", "role"), f"{fault.target} dies where {stands} stands, not {start.role}")
+        if fault.relaunch_at is not None and fault.relaunch_at <= start.step:
+            text = f"{fault.target} cannot be back in step {fault.relaunch_at}: it is killed in step {start.step}"
+            yield at_fault(index, ("relaunch_at",), text)
+
+
+def _pause_problems(index: int, fault: Pause) -> Iterator[Problem]:
+    start = fault.starts
+    if (fault.return_at is None) == (fault.for_ms is None):
+        yield at_fault(index, (), "a pause ends either past the lease (return_at) or after for_ms; give one of them")
+    if isinstance(start, TimeTrigger):
+        if fault.return_at is not None:
+            yield at_fault(index, ("return_at",), "a pause that a clock begins ends by for_ms")
+        return
+    if start.role != fault.target:
+        yield at_fault(index, ("trigger", "role"), f"{fault.target} stops where it stands itself, not {start.role}")
+    if start.phase in ("sync", "proved"):
+        yield at_fault(index, ("trigger", "phase"), "a worker on its way in is killed, not paused")
+    if fault.return_at is not None and fault.return_at <= start.step:
+        text = f"{fault.target} cannot be back in step {fault.return_at}: it is stopped in step {start.step}"
+        yield at_fault(index, ("return_at",), text)
+
+
+def _link_problems(scenario: Scenario, index: int, fault: LinkFault) -> Iterator[Problem]:
+    known = {f"worker-{worker}" for worker in workers_of(scenario.faults, scenario.training.workers)}
+    for role in sorted({role for link in fault.links for role in link}):
+        if is_worker(role) and role not in known:
+            where = "pairs" if fault.pairs is not None else "groups"
+            yield at_fault(index, (where,), f"{role} does not exist; the run has {len(known)} workers")
+    for path, point in (("trigger", fault.starts), ("until", fault.ends)):
+        if isinstance(point, PhaseTrigger) and point.role and is_worker(point.role) and point.role not in known:
+            yield at_fault(index, (path, "role"), f"{point.role} does not exist; the run has {len(known)} workers")
+
+
+def _roles_of(fault: AnyFault) -> set[str]:
+    roles = {role for link in fault.links for role in link} if isinstance(fault, LinkFault) else set()
+    points = (fault.starts, fault.ends)
+    roles |= {point.role for point in points if isinstance(point, PhaseTrigger) and point.role}
+    return roles | {getattr(fault, "target", "")}
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def _checkpoint_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Whoever needs a checkpoint finds one, and it is not still being written."""
+    every = scenario.training.checkpoint_every
+    blackouts: dict[PhaseTrigger, int] = {}
+    for index, fault in enumerate(scenario.faults):
+        if not isinstance(fault, Killing) or fault.target != EVERYONE or not isinstance(fault.starts, PhaseTrigger):
+            continue
+        step = fault.starts.step
+        if any(point.step == step for point in blackouts):
+            yield at_fault(index, ("trigger", "step"), f"everyone dies in step {step} already; choose another step")
+        blackouts[fault.starts] = index
+        if step > 1 and (step - 1) % every == 0:
+            text = f"the checkpoint of step {step - 1} may still be under way; choose a step not right behind one"
+            yield at_fault(index, ("trigger", "step"), text)
+    for index, fault in enumerate(scenario.faults):
+        if not isinstance(fault, CorruptCheckpoint) or not isinstance(fault.starts, PhaseTrigger):
+            continue
+        if fault.starts not in blackouts:
+            yield at_fault(index, ("trigger",), "has no effect unless a kill of everyone stands at the same point")
+        there = min(CHECKPOINTS_KEPT, (fault.starts.step - 1) // every + 1)
+        if fault.count >= there and fault.how != "remove_pointer":
+            text = f"{there} checkpoint{'s' * (there > 1)} will be there; at least one must stay whole"
+            yield at_fault(index, ("count",), text)
+
+
+def _settled(fault: AnyFault) -> int:
+    """The last step that is not clean on account of this fault."""
+    back = getattr(fault, "relaunch_at", None) or getattr(fault, "return_at", None)
+    if back is not None:
+        return int(back) - 1
+    if isinstance(fault, AddWorker):
+        return fault.step - 1
+    start = fault.starts
+    last = start.step if isinstance(start, PhaseTrigger) else 0
+    return max(last, fault.ends.step) if fault.ends is not None else last
+
+
+def _clean_problems(scenario: Scenario) -> Iterator[Problem]:
+    """After the last fault is undone, `clean_steps` steps are left."""
+    steps = scenario.training.steps
+    if scenario.clean_steps > steps:
+        yield Problem(("clean_steps",), f"{scenario.clean_steps} clean steps do not fit in a run of {steps}")
+        return
+    for index, fault in enumerate(scenario.faults):
+        back = getattr(fault, "relaunch_at", None) or getattr(fault, "return_at", None)
+        name = "relaunch_at" if isinstance(fault, Killing) else "return_at"
+        if back is not None and back > steps:
+            yield at_fault(index, (name,), f"step {back} is beyond the run, which has {steps} steps")
+        elif steps - _settled(fault) < scenario.clean_steps:
+            left = steps - _settled(fault)
+            text = f"leaves {left} of {scenario.clean_steps} clean steps; begin it earlier or raise training.steps"
+            yield at_fault(index, (), text)
+
+
+def _whole_problems(scenario: Scenario) -> Iterator[Problem]:
+    timed = [index for index, fault in enumerate(scenario.faults) if fault.timed]
+    links = any(isinstance(fault, LinkFault) for fault in scenario.faults)
+    if scenario.fixed and timed:
+        text = f"fault {timed[0] + 1} follows a clock, so two runs may differ; set fixed: false"
+        yield Problem(("fixed",), text)
+    if not scenario.fixed and not timed and not links:
+        yield Problem(("fixed",), "no fault follows a clock, so the result is fixed; remove fixed: false")
+    for name, count in scheduled(scenario.faults).items():
+        promised = getattr(scenario.expect, name)
+        if promised is not None and promised != count:
+            yield Problem(("expect", name), f"promises {promised}, but the schedule has {count}")

@@ -1,0 +1,104 @@
+"""Does the schedule make sense of who is there? Nobody dies twice, and somebody always stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from chaos.fault_kinds.base import PhaseTrigger, is_worker
+from chaos.fault_kinds.roles import AddWorker, Killing, Pause, Straggle
+from chaos.faults import AnyFault
+from chaos.membership import Life, faults_on, leaves, lives_of, steady_workers, workers_of
+from chaos.problem import Problem, at_fault
+from services.events import worker_id
+
+
+def member_problems(faults: Sequence[AnyFault], workers: int, steps: int) -> Iterator[Problem]:
+    """Complaints about targets that are not there, joins that cannot be, and steps that nobody would survive."""
+    yield from _additions(faults, workers)
+    yield from _strangers(faults, workers)
+    for worker in workers_of(faults, workers):
+        yield from _worker_problems(faults, workers, worker)
+    yield from _deserted_steps(faults, workers, steps)
+
+
+def _additions(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
+    added: set[str] = set()
+    for index, fault in enumerate(faults):
+        if not isinstance(fault, AddWorker):
+            continue
+        if worker_id(fault.target) <= workers or fault.target in added:
+            text = f"{fault.target} is there already; a new worker's number is above {max(workers, len(added))}"
+            yield at_fault(index, ("target",), text)
+        if fault.step < 2:
+            yield at_fault(index, ("step",), "who takes part from step 1 on belongs to training.workers")
+        added.add(fault.target)
+
+
+def _strangers(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
+    known = workers_of(faults, workers)
+    for index, fault in enumerate(faults):
+        if not isinstance(fault, Killing | Pause | Straggle) or not is_worker(fault.target):
+            continue
+        if worker_id(fault.target) not in known:
+            names = f"worker-{known[0]} to worker-{workers}" if workers > 1 else "worker-1"
+            extra = [f"worker-{worker}" for worker in known if worker > workers]
+            more = f" and adds {', '.join(extra)}" if extra else ""
+            yield at_fault(index, ("target",), f"{fault.target} does not exist; the run has {names}{more}")
+
+
+def _worker_problems(faults: Sequence[AnyFault], workers: int, worker: int) -> Iterator[Problem]:
+    lives = lives_of(faults, worker, workers)
+    enders = {life.ended_by for life in lives}
+    slow = {fault.step for _, _, fault in faults_on(faults, worker) if isinstance(fault, Straggle)}
+    stood: dict[object, int] = {}
+    for position, index, fault in faults_on(faults, worker):
+        if position in stood:
+            text = f"fault {stood[position] + 1} has worker-{worker} stand at the same point; one of them must go"
+            yield at_fault(index, (), text)
+            continue
+        stood[position] = index
+        there = index in enders if leaves(fault) else any(life.holds(position) for life in lives)
+        if not there:
+            yield at_fault(index, _step_path(fault), _why_absent(lives, worker, position[0], faults))
+        elif position[1] < 0 and not any(life.joined and life.start == position[0] for life in lives):
+            text = f"worker-{worker} is not on its way in at step {position[0]}; sync and proved are a joiner's phases"
+            yield at_fault(index, ("trigger", "phase"), text)
+        elif position[0] in slow and isinstance(fault.starts, PhaseTrigger) and fault.starts.phase in _CONTRIBUTING:
+            text = f"worker-{worker} straggles in step {position[0]}, so it does not come to {fault.starts.phase} there"
+            yield at_fault(index, ("trigger", "phase"), text)
+
+
+_CONTRIBUTING = ("reduce", "ready")
+
+
+def _step_path(fault: AnyFault) -> tuple[str, ...]:
+    return ("step",) if isinstance(fault, Straggle) else ("trigger", "step")
+
+
+def _why_absent(lives: Sequence[Life], worker: int, step: int, faults: Sequence[AnyFault]) -> str:
+    before = [life for life in lives if life.end is not None and life.end[0] <= step]
+    later = [life.start for life in lives if life.start > step or (life.joined and life.start == step)]
+    if not before:
+        return f"worker-{worker} is not there in step {step}; it joins in step {later[0] if later else '?'}"
+    last = before[-1]
+    back = f"comes back in step {later[0]}" if later else "does not come back"
+    assert last.end is not None
+    return (
+        f"worker-{worker} is gone by then: fault {last.ended_by + 1} takes it out in step {last.end[0]}, and it {back}"
+    )
+
+
+def _deserted_steps(faults: Sequence[AnyFault], workers: int, steps: int) -> Iterator[Problem]:
+    """In every step at least one worker is there from beginning to end and contributes in time."""
+    last_at: dict[int, int] = {}
+    for index, fault in enumerate(faults):
+        start = fault.starts
+        if isinstance(fault, Killing | Pause | Straggle) and isinstance(start, PhaseTrigger):
+            last_at[start.step] = index
+    for step, index in sorted(last_at.items()):
+        if step <= steps and not steady_workers(faults, workers, step):
+            text = (
+                f"nobody would be left in step {step}: one worker must stay and contribute."
+                " To kill all and go back to a checkpoint, kill everyone"
+            )
+            yield at_fault(index, (), text)

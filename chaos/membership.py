@@ -1,0 +1,143 @@
+"""Who takes part in which step, as the schedule has it: lives of workers, and the joins that an open waits for.
+
+A position is (step, order, chunk), with `order` from `chaos.phases.phase_order`: negative while a worker is on its
+way in. Faults that a clock triggers have no position; a worker that they may take is never counted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker
+from chaos.fault_kinds.roles import AddWorker, Kill, Killing, Pause, Straggle
+from chaos.faults import AnyFault
+from chaos.phases import find_phase, phase_order
+from services.events import worker_id
+
+Position = tuple[int, float, int]
+
+_DECISION = 3.5  # the coordinator decides and tells after every `ready` and before any `apply`
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One stretch of a worker's membership, from the open of step `start` (a join, unless first cast) to `end`."""
+
+    start: int
+    joined: bool
+    end: Position | None = None
+    ended_by: int = -1  # index of the fault
+
+    def covers(self, step: int) -> bool:
+        """Whether it spans the whole step."""
+        return self.start <= step and (self.end is None or self.end[0] > step)
+
+    def holds(self, position: Position) -> bool:
+        """Whether the worker is there at this position, on its way in included."""
+        earliest: Position = (self.start, -9 if self.joined else 0, 0)
+        return earliest <= position and (self.end is None or position < self.end)
+
+
+def position_of(trigger: PhaseTrigger) -> Position:
+    """Where in the run a trigger stands. The phase must be one of its role's."""
+    role = trigger.role or ""
+    order: float = phase_order(role, trigger.phase) if is_worker(role) else _DECISION
+    return (trigger.step, order, trigger.chunk)
+
+
+def leaves(fault: AnyFault) -> bool:
+    """Whether its target stops being a member."""
+    return isinstance(fault, Killing) or (isinstance(fault, Pause) and fault.return_at is not None)
+
+
+def returns_at(fault: AnyFault) -> int | None:
+    """The step from which its target takes part again."""
+    if isinstance(fault, Killing):
+        return fault.relaunch_at
+    return fault.return_at if isinstance(fault, Pause) else None
+
+
+def workers_of(faults: Sequence[AnyFault], workers: int) -> tuple[int, ...]:
+    """Every worker that the run ever has, ascending."""
+    added = {worker_id(fault.target) for fault in faults if isinstance(fault, AddWorker)}
+    return tuple(sorted(added | set(range(1, workers + 1))))
+
+
+def faults_on(faults: Sequence[AnyFault], worker: int) -> list[tuple[Position, int, AnyFault]]:
+    """Faults that a phase triggers on this worker: (position, index, fault), in the order of the run.
+
+    A fault whose phase is unknown is left out; `chaos.checks` complains about it.
+    """
+    found = []
+    for index, fault in enumerate(faults):
+        if not isinstance(fault, Killing | Pause | Straggle) or fault.target != f"worker-{worker}":
+            continue
+        start = fault.starts
+        if isinstance(start, PhaseTrigger) and find_phase(start.role or "", start.phase):
+            found.append((position_of(start), index, fault))
+    return sorted(found, key=lambda item: item[:2])
+
+
+def lives_of(faults: Sequence[AnyFault], worker: int, workers: int) -> tuple[Life, ...]:
+    """The lives of one worker. Faults that do not fit are passed over; `chaos.checks` complains about them."""
+    joins = [fault.step for fault in faults if isinstance(fault, AddWorker) and worker_id(fault.target) == worker]
+    if worker <= workers:
+        life: Life | None = Life(1, joined=False)
+    else:
+        life = Life(min(joins), joined=True) if joins else None
+    done: list[Life] = []
+    for position, index, fault in faults_on(faults, worker):
+        if life is None or not leaves(fault) or not life.holds(position):
+            continue
+        done.append(Life(life.start, life.joined, position, index))
+        back = returns_at(fault)
+        life = Life(back, joined=True) if back is not None and back > position[0] else None
+    return tuple(done) if life is None else (*done, life)
+
+
+def unsure_workers(faults: Sequence[AnyFault]) -> frozenset[int]:
+    """Workers that a clock may take at any moment."""
+    timed = [fault for fault in faults if isinstance(fault, Killing | Pause) and isinstance(fault.starts, TimeTrigger)]
+    return frozenset(worker_id(fault.target) for fault in timed if is_worker(fault.target))
+
+
+def steady_workers(faults: Sequence[AnyFault], workers: int, step: int) -> tuple[int, ...]:
+    """Workers that are members through the whole of `step` and contribute to it in time."""
+    unsure = unsure_workers(faults)
+    slow = {worker_id(fault.target) for fault in faults if isinstance(fault, Straggle) and fault.step == step}
+    return tuple(
+        worker
+        for worker in workers_of(faults, workers)
+        if worker not in unsure | slow and any(life.covers(step) for life in lives_of(faults, worker, workers))
+    )
+
+
+def expected_joins(faults: Sequence[AnyFault], workers: int) -> tuple[tuple[int, int], ...]:
+    """(step, worker): the open of `step` waits for that worker. Ascending.
+
+    After everybody was killed in step s, whoever was a member is expected by the next open: the coordinator counts
+    from the highest step that it ever opened, so that is s + 1 whatever checkpoint the run goes back to.
+    """
+    joins: set[tuple[int, int]] = set()
+    for worker in workers_of(faults, workers):
+        lives = lives_of(faults, worker, workers)
+        joins |= {(life.start, worker) for life in lives if life.joined}
+        for position in _blackouts(faults):
+            if any(life.holds(position) for life in lives):
+                joins.add((position[0] + 1, worker))
+    joins |= _timed_returns(faults)
+    return tuple(sorted(joins))
+
+
+def _blackouts(faults: Sequence[AnyFault]) -> list[Position]:
+    starts = [fault.starts for fault in faults if isinstance(fault, Killing) and fault.target == EVERYONE]
+    return sorted(position_of(start) for start in starts if isinstance(start, PhaseTrigger))
+
+
+def _timed_returns(faults: Sequence[AnyFault]) -> set[tuple[int, int]]:
+    return {
+        (fault.relaunch_at, worker_id(fault.target))
+        for fault in faults
+        if isinstance(fault, Kill) and isinstance(fault.starts, TimeTrigger) and fault.relaunch_at is not None
+    }

@@ -1,0 +1,216 @@
+"""The named points of a step: where each role stands, who waits for it there, and what a death there does and why.
+
+This is the table of the protocol as data. Scenarios are checked against it, and ARCHITECTURE.md prints it
+(`markdown_table`). A *gate* stands before a message that the coordinator cannot pass without, so a death there has
+one outcome whatever wins a race, in ring and server alike; the driver makes a role stand at a gate. A *watch point*
+is a fact of the coordinator's log: it has passed when the driver hears of it, so network faults may begin or end
+there, but nobody is killed there.
+
+Steps: a worker's, coordinator's and server's phase carries the step under way; a joiner's carries the step that it
+would first take part in; the verifier's carries the newest committed step among the records at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.events import COORDINATOR, SERVER, VERIFIER
+from services.records import Closed, Committed, Fact, Opened
+
+WORKER, JOINER = "worker", "joiner"  # kinds of role; a joiner is a worker on its way in
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseInfo:
+    """One row of the table. `awaited_by` is the message that the coordinator waits for while the role stands here."""
+
+    kind: str  # worker | joiner | coordinator | server | verifier
+    name: str
+    stands: str
+    awaited_by: str
+    death: str
+    why: str
+    gate: bool = True
+
+
+PHASES: tuple[PhaseInfo, ...] = (
+    PhaseInfo(
+        WORKER,
+        "open",
+        "`open` received, not yet computing",
+        "offer",
+        "it is out of step t",
+        "the step cannot close before it has offered, died or passed the deadline, and it never offers",
+    ),
+    PhaseInfo(
+        WORKER,
+        "offer",
+        "gradient held, `offer` unsent",
+        "offer",
+        "it is out of step t",
+        "nobody else holds its gradient; its samples stay uncommitted and are dealt again",
+    ),
+    PhaseInfo(
+        WORKER,
+        "reduce",
+        "`close` received, own value unsent (chunk c: its first c chunks are sent)",
+        "ready",
+        "attempt + 1 without it, the survivors' same gradients, a new N",
+        "a commit needs `ready` from every contributor, so no attempt that counts on it can have been decided",
+    ),
+    PhaseInfo(
+        WORKER,
+        "ready",
+        "whole finished value held and passed on, `ready` unsent",
+        "ready",
+        "attempt + 1 without it, the survivors' same gradients, a new N",
+        "others may hold the value, yet nothing is decided without its `ready`",
+    ),
+    PhaseInfo(
+        WORKER,
+        "apply",
+        "`commit` received, not applied",
+        "applied",
+        "step t stands; it is not dealt in t + 1",
+        "the decision was durable before it was told; t + 1 opens after its `applied` or its death",
+    ),
+    PhaseInfo(
+        WORKER,
+        "applied",
+        "applied, records acknowledged, `applied` unsent",
+        "applied",
+        "step t stands; it is not dealt in t + 1",
+        "as at apply: t + 1 opens after its `applied` or its death",
+    ),
+    PhaseInfo(
+        JOINER,
+        "sync",
+        "told which state to adopt, nothing fetched",
+        "proved",
+        "the step opens without it",
+        "it is no member before its proof, and the open waits for the proof or the death",
+    ),
+    PhaseInfo(
+        JOINER,
+        "proved",
+        "state fetched and hashed, `proved` unsent",
+        "proved",
+        "the step opens without it",
+        "as at sync: what it holds was never told to anybody",
+    ),
+    PhaseInfo(
+        COORDINATOR,
+        "decide",
+        "`ready` of every contributor received, commit not persisted",
+        "itself",
+        "the attempt is abandoned; after the relaunch attempt + 1 of the same contributors",
+        "nothing of the decision is on disk, so nothing of it was told",
+    ),
+    PhaseInfo(
+        COORDINATOR,
+        "tell",
+        "commit persisted, nothing sent",
+        "itself",
+        "step t stands; after the relaunch the commit is read and told",
+        "the decision is durable; members hold the value and ask again under the new generation",
+    ),
+    PhaseInfo(
+        COORDINATOR,
+        "opened",
+        "watch point: step t is open, durably",
+        "-",
+        "nobody is killed at a watch point",
+        "it has passed when it is heard of",
+        gate=False,
+    ),
+    PhaseInfo(
+        COORDINATOR,
+        "closed",
+        "watch point: the contributors of an attempt are closed",
+        "-",
+        "nobody is killed at a watch point",
+        "it has passed when it is heard of",
+        gate=False,
+    ),
+    PhaseInfo(
+        COORDINATOR,
+        "committed",
+        "watch point: step t is committed, durably",
+        "-",
+        "nobody is killed at a watch point",
+        "it has passed when it is heard of",
+        gate=False,
+    ),
+    PhaseInfo(
+        SERVER,
+        "gathering",
+        "every contribution received, nothing summed",
+        "ready",
+        "relaunch, attempt + 1 of the same contributors",
+        "the server holds nothing authoritative: every gradient is still with its contributor",
+    ),
+    PhaseInfo(
+        SERVER,
+        "publishing",
+        "the sum is made, nothing published",
+        "ready",
+        "relaunch, attempt + 1 of the same contributors",
+        "nobody can be ready, so nothing is decided; the same order gives the same bits again",
+    ),
+    PhaseInfo(
+        VERIFIER,
+        "unstored",
+        "records received, not on disk",
+        "stored (by the reporting role)",
+        "nothing; the roles send again what was not acknowledged",
+        "roles keep every record until it is stored; training does not wait for the verifier",
+    ),
+    PhaseInfo(
+        VERIFIER,
+        "stored",
+        "records on disk, acknowledgement unsent",
+        "stored (by the reporting role)",
+        "nothing; records come again and are recognised by their numbers",
+        "a record is numbered per role and launch, so a repeated one is the same one",
+    ),
+)
+
+WATCH_POINTS: dict[type[Fact], str] = {Opened: "opened", Closed: "closed", Committed: "committed"}
+
+
+def kinds_of(role: str) -> tuple[str, ...]:
+    """Kinds of phase that a role of this name can stand at."""
+    return (WORKER, JOINER) if role.startswith("worker-") else (role,)
+
+
+def phases_of(role: str) -> tuple[PhaseInfo, ...]:
+    """The phases of a role of this name, in the order of a step."""
+    kinds = kinds_of(role)
+    return tuple(phase for phase in PHASES if phase.kind in kinds)
+
+
+def find_phase(role: str, name: str) -> PhaseInfo | None:
+    """The phase of that name of a role of that name, or None."""
+    return next((phase for phase in phases_of(role) if phase.name == name), None)
+
+
+def phase_order(role: str, name: str) -> int:
+    """Position within a step, for sorting. A joiner's phases come before the step opens. ValueError when unknown."""
+    names = [phase.name for phase in phases_of(role)]
+    if name in ("sync", "proved"):
+        return names.index(name) - len(names)
+    return names.index(name)
+
+
+def markdown_table(phases: Sequence[PhaseInfo] = PHASES) -> str:
+    """The table as ARCHITECTURE.md shows it."""
+    lines = [
+        "| role | phase | it stands | awaited | a death here | why |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {phase.kind} | {phase.name} | {phase.stands} | {phase.awaited_by} | {phase.death} | {phase.why} |"
+        for phase in phases
+    ]
+    return "\n".join(lines) + "\n"

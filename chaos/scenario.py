@@ -1,0 +1,220 @@
+"""A scenario: what is trained, what goes wrong, and what it promises. One YAML file, checked before anything starts.
+
+    scenario = parse_scenario(text, "mine.yaml")           # ScenarioError: file, line, key and the nearest known name
+    scenario = override(scenario, Overrides(workers=3))    # ScenarioError when a fault no longer fits
+    refusals(scenario, "local", "ring")                    # why that engine cannot run it; empty when it can
+    config = to_run_config(scenario, "ring", facts)        # what the roles are told
+
+A `Scenario` put together in code is well-typed but perhaps no sense: pass it through `checked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from chaos.checks import CHECKPOINTS_KEPT, problems
+from chaos.expect import Expect
+from chaos.expect import promises as promises_of
+from chaos.explain import explain
+from chaos.fault_kinds.base import Milliseconds, Strict
+from chaos.faults import Fault, cannot, fault_names
+from chaos.membership import expected_joins
+from chaos.problem import Problem
+from chaos.training_setup import DatasetSetup, ModelSetup, TrainingSetup
+from chaos.yaml_text import MarkedYaml, YamlError, load_marked
+from services.config import RunConfig, Strategy
+from training.datasets import Dataset
+from training.errors import ConfigurationError
+
+EngineName = Literal["sim", "local", "containers", "lan"]
+
+
+class ScenarioError(ConfigurationError):
+    """A scenario that cannot be used. `complaints` has one line for each thing that is wrong with it."""
+
+    def __init__(self, complaints: Sequence[str]) -> None:
+        super().__init__("\n".join(complaints))
+        self.complaints = tuple(complaints)
+
+
+class Scenario(Strict):
+    """Training setup, schedule and promises."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
+    """Short, in lower case, with hyphens."""
+    title: str
+    """One line."""
+    description: str = ""
+    """What happens and what it shows."""
+    engines: Annotated[list[EngineName], Field(min_length=1, default_factory=lambda: ["sim", "local"])]
+    """Engines that it is meant for."""
+    strategies: Annotated[list[Strategy], Field(min_length=1, default_factory=lambda: ["ring", "ps"])]
+    """Strategies that it is meant for."""
+    fixed: bool = True
+    """The same schedule gives the same parameters, bitwise, on every engine; false when a clock triggers a fault."""
+    training: TrainingSetup = TrainingSetup()
+    faults: Annotated[list[Fault], Field(default_factory=list)]
+    """What goes wrong; faults at the same point act in this order, a death last."""
+    expect: Expect = Expect()
+    clean_steps: Annotated[int, Field(ge=1)] = 3
+    """Undisturbed steps that must follow after the last fault is undone."""
+    liveness_bound_ms: Milliseconds = 20_000.0
+    """Once the faults are undone, a step must commit within this time of the role clock."""
+
+    @property
+    def fault_names(self) -> tuple[str, ...]:
+        """A name for each fault, unique within the run."""
+        return fault_names(self.faults)
+
+    @property
+    def promises(self) -> dict[str, str | int | float]:
+        """Everything that the verifier is told to expect."""
+        return promises_of(self.expect, self.faults)
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+def parse_scenario(text: str, source: str) -> Scenario:
+    """Read a scenario from YAML. Raises ScenarioError with every complaint as "source:line: key: what"."""
+    try:
+        marked = load_marked(text)
+    except YamlError as error:
+        raise ScenarioError([f"{source}:{error.line}:{error.column}: {error.text}"]) from error
+    if not isinstance(marked.data, dict):
+        raise ScenarioError([f"{source}:1: a scenario has keys and values (name, title, training, faults, …)"])
+    try:
+        scenario = Scenario.model_validate(marked.data)
+    except ValidationError as error:
+        found = [explain(item, Scenario, marked.data) for item in error.errors(include_url=False)]
+        raise ScenarioError(_located(found, marked, source)) from error
+    found = problems(scenario)
+    if found:
+        raise ScenarioError(_located(found, marked, source))
+    return scenario
+
+
+def checked(scenario: Scenario, source: str) -> Scenario:
+    """The same scenario, if it makes sense. Raises ScenarioError that names `source` otherwise."""
+    found = problems(scenario)
+    if found:
+        raise ScenarioError([f"{source}: {problem}" for problem in found])
+    return scenario
+
+
+def scenario_yaml(scenario: Scenario) -> str:
+    """The scenario as YAML that `parse_scenario` reads back to an equal one; what is as by default is left out."""
+    plain = scenario.model_dump(mode="json", exclude_defaults=True)
+    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def _located(found: Sequence[Problem], marked: MarkedYaml, source: str) -> list[str]:
+    placed = sorted((marked.line_of(problem.path), number, problem) for number, problem in enumerate(found))
+    return [f"{source}:{line}: {problem}" for line, _, problem in placed]
+
+
+# ---------------------------------------------------------------- engines
+
+
+def refusals(scenario: Scenario, engine: str, strategy: str, *, toxiproxy: bool = False) -> list[str]:
+    """Why `engine` cannot run the scenario under `strategy`, each by name; empty when it can."""
+    found = []
+    if engine not in scenario.engines:
+        found.append(f"scenario {scenario.name} is for engine {' or '.join(scenario.engines)}, not {engine}")
+    if strategy not in scenario.strategies:
+        found.append(f"scenario {scenario.name} is for strategy {' or '.join(scenario.strategies)}, not {strategy}")
+    for name, fault in zip(scenario.fault_names, scenario.faults, strict=True):
+        reason = cannot(fault, engine, toxiproxy=toxiproxy)
+        if reason:
+            found.append(f"fault {name}: {reason}")
+    return found
+
+
+# ---------------------------------------------------------------- from the command line to the roles
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the command line changes in a scenario. None leaves it as it is."""
+
+    workers: int | None = None
+    steps: int | None = None
+    seed: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    dataset: DatasetSetup | None = None
+    model: ModelSetup | None = None
+
+
+def override(scenario: Scenario, overrides: Overrides) -> Scenario:
+    """The scenario with these changes. Raises ScenarioError when they are out of range or a fault no longer fits.
+
+    A promised accuracy is a promise about the scenario's own training, so it goes when that is changed.
+    """
+    given = {item.name: getattr(overrides, item.name) for item in fields(overrides)}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        return scenario
+    training = scenario.training.model_dump()
+    for name in ("workers", "steps", "seed"):
+        training[name] = given.get(name, training[name])
+    training["batch"]["size"] = given.get("batch_size", training["batch"]["size"])
+    training["optimizer"]["learning_rate"] = given.get("learning_rate", training["optimizer"]["learning_rate"])
+    for name in ("dataset", "model"):
+        training[name] = given[name].model_dump() if name in given else training[name]
+    source = f"scenario {scenario.name} with {', '.join(sorted(given))} changed"
+    try:
+        setup = TrainingSetup.model_validate(training)
+    except ValidationError as error:
+        found = [explain(item, TrainingSetup, training) for item in error.errors(include_url=False)]
+        raise ScenarioError([f"{source}: {problem}" for problem in found]) from error
+    expect = scenario.expect
+    if set(given) - {"seed"}:
+        expect = expect.model_copy(update={"min_accuracy": None})
+    return checked(scenario.model_copy(update={"training": setup, "expect": expect}), source)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """What a run's configuration says about its training data."""
+
+    name: str
+    sha256: str
+    sample_count: int
+    feature_count: int
+    class_count: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DatasetFacts:
+        """Of a loaded dataset."""
+        count = len(dataset.train_labels)
+        return cls(dataset.name, dataset.sha256, count, dataset.feature_count, dataset.class_count)
+
+
+def to_run_config(scenario: Scenario, strategy: Strategy, facts: DatasetFacts, *, run_id: str = "") -> RunConfig:
+    """What the roles are told. Without a `run_id` it follows from name, strategy and seed."""
+    training = scenario.training
+    return RunConfig(
+        run_id=run_id or f"{scenario.name}-{strategy}-{training.seed}",
+        seed=training.seed,
+        strategy=strategy,
+        workers=training.workers,
+        steps=training.steps,
+        model=training.model.config(facts.feature_count, facts.class_count),
+        optimizer=training.optimizer.config(),
+        batch=training.batch.config(),
+        dataset_name=facts.name,
+        dataset_sha256=facts.sha256,
+        sample_count=facts.sample_count,
+        chunk_elements=training.chunk_elements,
+        checkpoint_every=training.checkpoint_every,
+        checkpoint_keep=CHECKPOINTS_KEPT,
+        expected_joins=expected_joins(scenario.faults, training.workers),
+        timing=training.timing.timing(),
+    )
