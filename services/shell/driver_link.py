@@ -107,11 +107,16 @@ class DriverServer:
     """Serves the control service for the roles of one run."""
 
     def __init__(
-        self, run_id: str, token: str, listen: str = "127.0.0.1:0", transport: TransportOptions | None = None
+        self,
+        run_id: str,
+        token: str,
+        listen: str = "127.0.0.1:0",
+        transport: TransportOptions | None = None,
+        log: Any = None,
     ) -> None:
         self._run_id = run_id
         self._token = token
-        self._log = structlog.get_logger().bind(run=run_id, role="driver")
+        self._log = (log or structlog.get_logger()).bind(run=run_id, role="driver")
         self._things: asyncio.Queue[tuple[str, int, Thing]] = asyncio.Queue()
         self._connections: dict[str, _Connection] = {}
         self._newest: dict[str, int] = {}

@@ -10,6 +10,7 @@ await reporter.close()
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import structlog
 
@@ -25,14 +26,15 @@ from services.shell.switchboard import Switchboard
 class DriverReporter:
     """One link to the verifier, dialled again whenever it breaks. Belongs to one asyncio loop."""
 
-    def __init__(self, run_id: str, token: str, transport: TransportOptions | None = None) -> None:
+    def __init__(self, run_id: str, token: str, transport: TransportOptions | None = None, log: Any = None) -> None:
         options = ShellOptions(DRIVER, 1, run_id, token, folder=".", transport=transport or TransportOptions())
         self._recorder = Recorder(DRIVER, 1)
         self._linked = False
         self._conclude: Conclude | None = None
         self._verdict: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._all_stored = asyncio.Event()
-        self._board = Switchboard(options, self._emit, self._fail, structlog.get_logger().bind(run=run_id, role=DRIVER))
+        log = (log or structlog.get_logger()).bind(run=run_id, role=DRIVER)
+        self._board = Switchboard(options, self._emit, self._fail, log)
 
     @property
     def recorded(self) -> int:
