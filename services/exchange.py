@@ -110,17 +110,29 @@ class _Chunked:
             raise ContractBroken(f"order {part.summed} where {summed} was due")
 
 
-class RingExchange(_Chunked):
-    """The chain and the lap, as contributor `worker` sees them."""
+class _Contributing(_Chunked):
+    """An exchange as a contributor sees it: it has a gradient and a share of the step."""
 
     def __init__(self, attempt: Attempt, worker: int, gradient: Array) -> None:
         super().__init__(attempt)
-        self._ring = attempt.workers
-        self._place = self._ring.index(worker)
+        self._place = attempt.workers.index(worker)
         self._gradient = gradient
-        self._share = attempt.contributors[self._place]
-        self._added = [False] * len(self.bounds)
         self.handled = 0  # own chunks added and sent on
+
+    def own(self, index: int) -> Array:
+        """(n_k / N) * g_k of one chunk, as a new array."""
+        start, stop = self.bounds[index]
+        share = self.attempt.contributors[self._place]
+        return scaled(self._gradient[start:stop], share.sample_count, self.attempt.total)
+
+
+class RingExchange(_Contributing):
+    """The chain and the lap, as contributor `worker` sees them."""
+
+    def __init__(self, attempt: Attempt, worker: int, gradient: Array) -> None:
+        super().__init__(attempt, worker, gradient)
+        self._ring = attempt.workers
+        self._added = [False] * len(self.bounds)
 
     def source_of(self, lane: str) -> int | None:
         """Which contributor a part of this lane must come from, or None for a lane that is not expected here."""
@@ -134,7 +146,7 @@ class RingExchange(_Chunked):
         """The first contributor's own chunks: (receiver, part), or None for one that is finished here."""
         if self._place == 0:
             for index in range(len(self.bounds)):
-                yield from self._pass_on(index, self._own(index), ())
+                yield from self._pass_on(index, self.own(index), ())
 
     def take(self, part: Part) -> Iterator[tuple[int, Part] | None]:
         """Handle a chain or lap part. A repeated one yields nothing. Raises ContractBroken."""
@@ -151,12 +163,8 @@ class RingExchange(_Chunked):
             else:
                 yield None
 
-    def _own(self, index: int) -> Array:
-        start, stop = self.bounds[index]
-        return scaled(self._gradient[start:stop], self._share.sample_count, self.attempt.total)
-
     def _add(self, index: int, accumulated: Array) -> Array:
-        own = self._own(index)
+        own = self.own(index)
         with np.errstate(all="ignore"):
             return np.add(accumulated, own, out=own)
 
@@ -171,21 +179,15 @@ class RingExchange(_Chunked):
         yield (self._ring[0], self.part("lap", index, order, data)) if len(self._ring) > 1 else None
 
 
-class PushExchange(_Chunked):
+class PushExchange(_Contributing):
     """What a contributor does with a parameter server: push its scaled chunks, take the published ones."""
 
-    def __init__(self, attempt: Attempt, worker: int, gradient: Array) -> None:
-        super().__init__(attempt)
-        self._worker = worker
-        self._gradient = gradient
-        self._share = next(share for share in attempt.contributors if share.worker == worker)
-        self.handled = 0
-
     def begin(self) -> Iterator[Part]:
-        for index, (start, stop) in enumerate(self.bounds):
+        """The scaled chunks, each counted in `handled` as it is handed out."""
+        worker = self.attempt.workers[self._place]
+        for index in range(len(self.bounds)):
             self.handled += 1
-            data = scaled(self._gradient[start:stop], self._share.sample_count, self.attempt.total)
-            yield self.part("push", index, (self._worker,), data)
+            yield self.part("push", index, (worker,), self.own(index))
 
     def take(self, part: Part) -> None:
         """Keep a published chunk. Raises ContractBroken."""

@@ -40,8 +40,11 @@ class LinkFault:
     figures: Figures = field(default_factory=lambda: {"messages": 0, "affected": 0})
     stalled: list[Callable[[], None]] = field(default_factory=list)
 
-    def count(self, name: str, amount: int = 1) -> None:
-        self.figures[name] = int(self.figures.get(name, 0)) + amount
+    def count(self, name: str) -> int:
+        """One more of `name`; how many there are now."""
+        now = int(self.figures.get(name, 0)) + 1
+        self.figures[name] = now
+        return now
 
 
 class Network:
@@ -62,6 +65,7 @@ class Network:
         self._down: set[tuple[str, str]] = set()
         self._last_ms: dict[tuple[str, str], float] = {}
         self.faults: dict[tuple[str, str, str], LinkFault] = {}  # by (fault, source, target)
+        self.on_affected: Callable[[LinkFault], None] = lambda fault: None  # a fault touched its first message
 
     # ------------------------------------------------------------ links
 
@@ -114,7 +118,7 @@ class Network:
             fault.count("messages")
             kind = fault.kind
             if kind == "partition":
-                fault.count("affected")
+                self._affect(fault)
                 fault.stalled.append(arrive(message))
                 return
             extra_ms = self._extra_ms(fault, message)
@@ -123,28 +127,32 @@ class Network:
                 if message is None or self._generator.random() >= float(fault.settings["probability"]):
                     continue
                 if kind == "drop":
-                    fault.count("affected")
+                    self._affect(fault)
                     self._reset(source, target)
                     return
                 if kind == "corrupt_payload":
                     if not isinstance(message, Part):
                         continue
-                    fault.count("affected")
+                    self._affect(fault)
                     self._corrupted(fault, source, target, message, arrive)
                     return
-                fault.count("affected")
+                self._affect(fault)
                 twice = twice or kind == "duplicate"
                 if kind == "reorder":
                     overtaken = True
                     delay_ms += float(fault.settings["delay_ms"])
             else:
-                fault.count("affected")
+                self._affect(fault)
         if overtaken:
             self._schedule(delay_ms, arrive(message))
         else:
             self._in_order(now_ms, source, target, delay_ms, arrive(message))
         if twice:
             self._schedule(delay_ms + 1.0, arrive(message))
+
+    def _affect(self, fault: LinkFault) -> None:
+        if fault.count("affected") == 1:
+            self.on_affected(fault)
 
     def _extra_ms(self, fault: LinkFault, message: Message | None) -> float:
         settings = fault.settings
@@ -196,7 +204,7 @@ class Network:
     def apply(self, fault: LinkFault) -> None:
         self.faults[fault.fault, fault.source, fault.target] = fault
         if fault.kind == "reset":
-            fault.count("affected")
+            self._affect(fault)
             self._reset(fault.source, fault.target)
         elif fault.kind == "partition":
             self._schedule(BLACKHOLE_BREAKS_MS, lambda: self._give_up(fault))

@@ -17,6 +17,7 @@ import numpy as np
 from services.config import RunConfig
 from services.events import (
     COORDINATOR,
+    DRIVER,
     SERVER,
     VERIFIER,
     CancelTimer,
@@ -44,7 +45,7 @@ from services.events import (
 from services.host import Hold, HoldReached, Host, HostEffect, Observed, Role
 from services.messages import Message
 from services.records import Fact
-from testbed.engines.sim_network import Network
+from testbed.engines.sim_network import LATENCY_MS, Network
 from training.disk import LossyDisk
 
 COMPUTE_MS = 1.0
@@ -82,6 +83,7 @@ class Node:
 class Exited:
     launch: int
     exit_code: int
+    last: int  # number of the last record that this launch made
     condition: str = ""
     reason: str = ""
 
@@ -89,7 +91,15 @@ class Exited:
 class World:
     """See the module's docstring. `watch(role, thing)` gets each HoldReached, Fact and Exited as it happens."""
 
-    def __init__(self, seed: int, config: RunConfig, numerics: str, disk: LossyDisk, watch: Watcher) -> None:
+    def __init__(
+        self,
+        seed: int,
+        config: RunConfig,
+        numerics: str,
+        disk: LossyDisk,
+        watch: Watcher,
+        to_driver: Callable[[Message], None] = lambda message: None,
+    ) -> None:
         self.now_ms = 0.0
         self.config = config
         self.numerics = numerics
@@ -99,10 +109,12 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.notes: list[tuple[float, str, str]] = []
         self._watch = watch
+        self._to_driver = to_driver
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self._serial = 0
         self._launches: dict[str, int] = {}
+        self._early_holds: list[Hold] = []
 
     # ------------------------------------------------------------ time
 
@@ -120,14 +132,20 @@ class World:
 
     # ------------------------------------------------------------ roles
 
-    def launch(self, name: str, make: Callable[[int], Role]) -> int:
-        """Start a role (again). Its files are what the disk holds now."""
+    def launch(
+        self, name: str, make: Callable[[int], Role], before: Callable[[str, int], None] = lambda name, launch: None
+    ) -> int:
+        """Start a role (again). Its files are what the disk holds now. `before` is called before its first event."""
         launch = self._launches.get(name, 0) + 1
         self._launches[name] = launch
         node = Node(name, launch, Host(name, launch, make(launch)))
         if name in (SERVER, COORDINATOR, VERIFIER):
             node.incarnation = launch
         self.nodes[name] = node
+        for hold in [early for early in self._early_holds if early.role == name]:
+            node.host.arm(hold)
+        self._early_holds = [early for early in self._early_holds if early.role != name]
+        before(name, launch)
         self._deliver(node, Started(self.numerics, name, self._files()))
         for other in sorted(self.nodes):
             if other != name and _dials(name, other):
@@ -145,7 +163,7 @@ class World:
         self._tear(node)
         if power_cut:
             self.disk.crash(lambda count: int(self.generator.integers(count)))
-        self._gone(node, Exited(node.launch, -9))
+        self._gone(node, Exited(node.launch, -9, node.host.recorder.last))
 
     def suspend(self, name: str) -> None:
         if (node := self.nodes.get(name)) is not None:
@@ -161,8 +179,11 @@ class World:
             self._deliver(node, event)
 
     def arm(self, hold: Hold) -> None:
+        """Before the role's next event; for a role that is not launched yet, before its first."""
         if (node := self.nodes.get(hold.role)) is not None:
             node.host.arm(hold)
+        else:
+            self._early_holds.append(hold)
 
     def release(self, name: str, hold: str) -> None:
         node = self.nodes.get(name)
@@ -203,7 +224,7 @@ class World:
             return
         self._carry_out(node, node.host.handle(node.role_ms(self.now_ms), event))
         if node.stopping and node.host.unstored == 0:
-            self._gone(node, Exited(node.launch, 0))
+            self._gone(node, Exited(node.launch, 0, node.host.recorder.last))
 
     def _heartbeat(self, node: Node) -> None:
         """The transport's sign of life to the coordinator; a suspended process gives none."""
@@ -245,37 +266,43 @@ class World:
 
     def _carry_out(self, node: Node, effects: list[HostEffect]) -> None:
         for effect in effects:
-            match effect:
-                case Send(to, message):
-                    self._send(node, to, message)
-                case Observed(fact):
-                    self._watch(node.name, fact)
-                case Compute(token, job):
-                    self._compute(node, token, job)
-                case SetTimer(name, after_ms):
-                    self._serial += 1
-                    due_ms = node.role_ms(self.now_ms) + after_ms
-                    node.timers[name] = (self._serial, due_ms)
-                    self._arm_timer(node, name, self._serial, due_ms)
-                case CancelTimer(name):
-                    node.timers.pop(name, None)
-                case Persist():
-                    node.persisting.append((effect, 0))
-                    self.after(PERSIST_MS, lambda e=effect: self._persist(node, e))  # type: ignore[misc]
-                case Load(token, job):
-                    self._load(node, token, job)
-                case Identify(incarnation):
-                    self._identify(node, incarnation)
-                case Cut(peer, incarnation):
-                    self._cut(node, peer, incarnation)
-                case Note(text):
-                    self.notes.append((self.now_ms, node.name, text))
-                case HoldReached():
-                    self._watch(node.name, effect)
-                case Stop(condition, reason):
-                    self._stop(node, condition, reason)
+            self._do(node, effect)
+
+    def _do(self, node: Node, effect: HostEffect) -> None:  # noqa: C901 - one flat table
+        match effect:
+            case Send(to, message):
+                self._send(node, to, message)
+            case Observed(fact):
+                self._watch(node.name, fact)
+            case Compute(token, job):
+                self._compute(node, token, job)
+            case SetTimer(name, after_ms):
+                self._serial += 1
+                due_ms = node.role_ms(self.now_ms) + after_ms
+                node.timers[name] = (self._serial, due_ms)
+                self._arm_timer(node, name, self._serial, due_ms)
+            case CancelTimer(name):
+                node.timers.pop(name, None)
+            case Persist():
+                node.persisting.append((effect, 0))
+                self.after(PERSIST_MS, lambda e=effect: self._persist(node, e))  # type: ignore[misc]
+            case Load(token, job):
+                self._load(node, token, job)
+            case Identify(incarnation):
+                self._identify(node, incarnation)
+            case Cut(peer, incarnation):
+                self._cut(node, peer, incarnation)
+            case Note(text):
+                self.notes.append((self.now_ms, node.name, text))
+            case HoldReached():
+                self._watch(node.name, effect)
+            case Stop(condition, reason):
+                self._stop(node, condition, reason)
 
     def _send(self, node: Node, to: str, message: Message) -> None:
+        if to == DRIVER:
+            self.after(LATENCY_MS, lambda: self._to_driver(message))
+            return
         target = self.nodes.get(to)
         if target is None or not target.alive:
             return
@@ -369,7 +396,7 @@ class World:
         node.stopping = True
         self._watch(node.name, Stop(condition, reason))
         if node.host.unstored == 0:
-            self._gone(node, Exited(node.launch, 0, condition, reason))
+            self._gone(node, Exited(node.launch, 0, node.host.recorder.last, condition, reason))
 
     def _gone(self, node: Node, exited: Exited) -> None:
         if not node.alive:
