@@ -11,6 +11,7 @@ from typing import Any
 from training.errors import ConfigurationError
 
 Patch = tuple[object, str, Any]
+Patches = Callable[[], list[Patch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +23,16 @@ class Plant:
     invariant: str
     scenario: str
     strategy: str  # "" for either
-    patches: Callable[[], list[Patch]]
+    patches: Patches
 
 
 PLANTS: dict[str, Plant] = {}
 
 
-def plant(name: str, *, invariant: str, scenario: str = "clean", strategy: str = "") -> Any:
+def plant(name: str, *, invariant: str, scenario: str = "clean", strategy: str = "") -> Callable[[Patches], Patches]:
     """Register the decorated function as the bug `name`; the first line of its docstring says what it does."""
 
-    def register(patches: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
+    def register(patches: Patches) -> Patches:
         what = (patches.__doc__ or "").strip().splitlines()[0]
         PLANTS[name] = Plant(name, what, invariant, scenario, strategy, patches)
         return patches
