@@ -5,6 +5,7 @@
     history.jsonl         every record in order, with sequence number and CRC; large arrays beside it
     checkpoints/          published checkpoints and the pointer
     coordinator.log       the coordinator's durable decisions
+    resumed-from/         the checkpoint of an earlier run that this one went on from, if it did
     logs/                 one file per role and launch
     verdict.json          the document that `run --json` printed
 
@@ -75,6 +76,10 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def resumed_from(self) -> Path:
+        return self.path / "resumed-from"
 
     @property
     def logs(self) -> Path:

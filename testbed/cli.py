@@ -1,0 +1,103 @@
+"""The command line. One module per command in `testbed.commands`; this file joins them and turns errors into codes.
+
+Results go to stdout, progress and errors to stderr. An error that a person can meet is one line and a code of
+`testbed.exit_codes`; a traceback is our bug. BLAS threads are limited before numpy can load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from testbed.environment import limit_blas_threads, version
+from testbed.exit_codes import ExitCode
+
+limit_blas_threads()  # the commands below load numpy when they run, not before
+
+from testbed.commands import doctor, roles, run, runs, scenarios  # noqa: E402
+
+app = typer.Typer(
+    name="gradstorm",
+    help="Train on a real cluster, break it on purpose, and prove every step.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+run.add_to(app)
+scenarios.add_to(app)
+runs.add_to(app)
+doctor.add_to(app)
+roles.add_to(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gradstorm {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Train on a real cluster, break it on purpose, and prove every step."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `gradstorm` command."""
+    sys.exit(run_command(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    from training.errors import GradstormError
+
+    try:
+        code = app(list(arguments), prog_name="gradstorm", standalone_mode=False)
+    except TyperException as error:
+        return _complain(f"{_message_of(error)} (see gradstorm --help)", ExitCode.USAGE)
+    except GradstormError as error:
+        return _complain(str(error), _code_of(error))
+    except BrokenPipeError:
+        _let_stdout_go()
+        return ExitCode.PASS
+    except OSError as error:
+        return _complain(str(error), ExitCode.ENVIRONMENT)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", ExitCode.INTERRUPTED)
+    return int(code or 0)
+
+
+def _code_of(error: Exception) -> ExitCode:
+    from testbed.engines.base import EngineError
+
+    return ExitCode.ENVIRONMENT if isinstance(error, EngineError) else ExitCode.USAGE
+
+
+def _message_of(error: TyperException) -> str:
+    formatted = getattr(error, "format_message", None)
+    return str(formatted() if callable(formatted) else error).replace("\n", " ")
+
+
+def _complain(message: str, code: ExitCode) -> int:
+    typer.echo(f"gradstorm: {message}", err=True)
+    return int(code)
+
+
+def _let_stdout_go() -> None:
+    """Whoever read our output is gone (`gradstorm … | head`); keep Python from complaining when it flushes."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

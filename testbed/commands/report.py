@@ -1,0 +1,118 @@
+"""How a run's document reads on a terminal: a pass in a few lines, a failure with everything needed to look into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.exit_codes import ExitCode
+from testbed.results import RunResult
+
+
+def report_lines(result: RunResult) -> list[str]:
+    """The whole report, the sentence of summary last."""
+    document = result.document
+    lines = [*_head(document), *_invariants(document), *_faults(document), *_observations(document)]
+    if not result.passed:
+        lines += ["", *_failure(document)]
+    return [*lines, "", _summary(result)]
+
+
+def _head(document: Mapping[str, Any]) -> list[str]:
+    samples = document["samples"]
+    lines = [
+        f"{document['scenario']} on {document['engine']}, {document['strategy']}, seed {document['seed']}",
+        f"  steps       {document['steps_committed']} committed, {document['steps_checked']} checked",
+        f"  samples     {_words(samples)}",
+        f"  membership  {document['kills']} kills, generation {document['generations']}",
+    ]
+    if document["worst_gradient_error"] is not None:
+        keys = ("worst_gradient_error", "noise_floor", "tolerance", "smallest_detectable_bug")
+        error, floor, tolerance, smallest = (_number(document[key]) for key in keys)
+        lines.append(
+            f"  gradient    worst error {error}, noise floor {floor}, tolerance {tolerance},"
+            f" smallest detectable bug {smallest}"
+        )
+    if document["params_sha256"]:
+        lines.append(f"  parameters  sha256 {document['params_sha256']} after step {document['final_step']}")
+        lines.append(f"  held out    loss {document['final_loss']:.6f}, accuracy {document['final_accuracy']:.4f}")
+    return lines
+
+
+def _invariants(document: Mapping[str, Any]) -> list[str]:
+    found = document["invariants"]
+    return [
+        f"  {_mark(entry['verdict'])} {name:24} {entry['verdict']:9} checked {entry.get('checked', 0)} times"
+        for name, entry in sorted(found.items())
+    ]
+
+
+def _faults(document: Mapping[str, Any]) -> list[str]:
+    return [f"  fault {_fault(fault)}" for fault in document["faults"]]
+
+
+def _observations(document: Mapping[str, Any]) -> list[str]:
+    return [f"  observed: {_text(observation)}" for observation in document["observations"]]
+
+
+def _failure(document: Mapping[str, Any]) -> list[str]:
+    """Invariant, first bad step and role, active faults, the run's folder, the replay command."""
+    lines = []
+    for name, entry in sorted(document["invariants"].items()):
+        if entry["verdict"] != "pass":
+            lines.append(f"{entry['verdict'].upper()}: {name}: {_first(entry)}")
+    if document["stop_condition"] not in ("", "finished"):
+        lines.append(f"STOPPED: {document['stop_condition']} {document['stop_reason']}".rstrip())
+    if document["aborted"]:
+        lines.append(f"GIVEN UP: {document['aborted']}")
+    lines += [f"UNEXPECTED EXIT: {one['role']}: {one['exit_code']}" for one in document["exits"] if not one["expected"]]
+    return [*lines, f"run folder: {document['run_dir']}", f"replay:     {document['replay']}"]
+
+
+def _first(entry: Mapping[str, Any]) -> str:
+    violation = entry.get("first_violation") or entry.get("reason") or ""
+    return _text(violation)
+
+
+def _summary(result: RunResult) -> str:
+    """One sentence, and what to open."""
+    document = result.document
+    steps = f"{document['steps_checked']} of {document['steps_committed']} steps proved"
+    opening = f"open {result.folder}/verdict.json"
+    match result.exit_code:
+        case ExitCode.PASS:
+            return f"PASS: {steps}, every invariant holds; {opening}."
+        case ExitCode.VIOLATED:
+            broken = [name for name, entry in document["invariants"].items() if entry["verdict"] == "violated"]
+            return f"VIOLATED: {', '.join(sorted(broken))}; {opening}."
+        case ExitCode.STOPPED:
+            return f"STOPPED by {document['stop_condition']}, verdict {document['verdict']}, {steps}; {opening}."
+        case _:
+            return f"UNKNOWN: the evidence does not suffice for a verdict, {steps}; {opening}."
+
+
+def _mark(verdict: str) -> str:
+    return {"pass": "ok ", "violated": "BAD", "unknown": "?  "}.get(verdict, "?  ")
+
+
+def _fault(fault: Any) -> str:
+    if not isinstance(fault, Mapping):
+        return str(fault)
+    rest = {key: value for key, value in fault.items() if key not in ("fault", "name")}
+    return f"{fault.get('fault', fault.get('name', '?'))}: {_text(rest)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items() if inner not in ("", None, {}, []))
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(inner) for inner in value)
+    return str(value)
+
+
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{value} {key}" for key, value in values.items())
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

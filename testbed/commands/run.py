@@ -1,0 +1,128 @@
+"""`gradstorm run` and `gradstorm replay`: one run, from the command line to the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from testbed.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from testbed.engines.base import ProgressSink
+    from testbed.results import RunResult
+
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+_Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; it must not exist.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("run")(run)
+    app.command("replay")(replay)
+
+
+def run(
+    scenario: Annotated[str, typer.Argument(help="Name of a scenario, or a .yaml file.")],
+    engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
+    strategy: Annotated[str | None, typer.Option(help="ring or ps; else as the scenario prefers.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Workers of the first membership.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn.")] = None,
+    data: Annotated[str | None, typer.Option(help="blobs, digits, or a .csv or .npz file.")] = None,
+    model: Annotated[str | None, typer.Option(help="softmax, mlp, or mlp:<hidden units>.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps to commit.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size, per worker or global as the scenario has it.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Go on from an earlier run: its id or folder.")] = None,
+    plant: Annotated[list[str] | None, typer.Option(help="Plant a bug in the running code; may be repeated.")] = None,
+    out: _Out = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Run a scenario and judge it. Exit code 0: everything was checked and holds."""
+    from testbed.planning import RunRequest, prepare
+
+    request = RunRequest(
+        scenario=scenario,
+        engine=engine,
+        strategy=strategy,
+        workers=workers,
+        seed=seed,
+        data=data,
+        model=model,
+        steps=steps,
+        batch=batch,
+        lr=lr,
+        resume=resume,
+        plants=tuple(plant or ()),
+        out=out,
+    )
+    _carry_out(lambda: prepare(request), as_json)
+
+
+def replay(
+    run_name: Annotated[str, typer.Argument(metavar="RUN", help="Id or folder of an earlier run, or latest.")],
+    out: _Out = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Run the same configuration, data, schedule and seed again in the simulator, and compare."""
+    from testbed.planning import prepare_replay
+    from testbed.run_folder import find_run
+
+    earlier = find_run(run_name)
+    _carry_out(lambda: prepare_replay(earlier, out), as_json, lambda result: _comparison(earlier, result))
+
+
+def _carry_out(
+    prepare: Callable[[], Any], as_json: bool, compare: Callable[[RunResult], dict[str, Any]] | None = None
+) -> None:
+    from testbed.api import carry_out
+    from testbed.commands.report import report_lines
+    from testbed.live import make_sink
+    from testbed.run_state import RunState
+
+    prepared = prepare()
+    _say(f"run {prepared.plan.config.run_id} in {prepared.folder_path}")
+    try:
+        with make_sink(RunState(steps=prepared.plan.config.steps)) as sink:
+            result = carry_out(prepared, _as_sink(sink))
+    except KeyboardInterrupt:
+        _say(f"interrupted; no process is left, what there is of the run is in {prepared.folder_path}")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    document = result.document | (compare(result) if compare else {})
+    if as_json:
+        typer.echo(json.dumps(document, indent=2, sort_keys=True))
+    else:
+        typer.echo("\n".join([*report_lines(result), *_compared(document)]))
+    raise typer.Exit(result.exit_code)
+
+
+def _comparison(earlier: Any, result: RunResult) -> dict[str, Any]:
+    """Whether the replay is the earlier run again: its history byte for byte (of the simulator), its parameters."""
+    before = earlier.verdict()
+    same: dict[str, Any] = {"params_sha256": before.get("params_sha256") == result.document["params_sha256"]}
+    if earlier.manifest().get("engine") == "sim":
+        names = ("history.jsonl", "history.arrays")
+        same["history"] = all(_bytes(earlier.path / name) == _bytes(result.folder / name) for name in names)
+    return {"replay_of": str(earlier.path), "same": same}
+
+
+def _compared(document: dict[str, Any]) -> list[str]:
+    if "same" not in document:
+        return []
+    words = [f"{what} {'identical' if same else 'DIFFERS'}" for what, same in document["same"].items()]
+    return [f"Compared with {document['replay_of']}: {', '.join(words)}."]
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def _as_sink(sink: ProgressSink) -> ProgressSink:
+    return sink
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

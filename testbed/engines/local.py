@@ -1,0 +1,464 @@
+"""The engine `local`: one operating-system process per role on this machine, gRPC on loopback, real signals.
+
+    launch all roles -> each dials the driver -> holds armed, directory published -> the run
+    -> the coordinator finishes (or the driver gives up) -> roles leave -> Conclude -> verdict -> everything reaped
+
+One asyncio loop in this process. Everything that happens (a role says something, a process exits, a timer rings) goes
+through one queue and is handled one at a time: `LocalRun._take`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from chaos.actions import (
+    AbortRun,
+    Action,
+    ArmHold,
+    CorruptCheckpoint,
+    DriverEvent,
+    DriverSetTimer,
+    DriverTimer,
+    FreezeTimers,
+    Kill,
+    Launch,
+    ReleaseHold,
+    Resume,
+    RoleExited,
+    RoleLaunched,
+    RoleObserved,
+    RoleStood,
+    RunBegan,
+    Suspend,
+    Tell,
+    ThawTimers,
+)
+from chaos.driver import Driver
+from chaos.scenario import Scenario, refusals
+from services.events import COORDINATOR, DRIVER, VERIFIER
+from services.host import Hold
+from services.records import Finished
+from services.shell.driver_link import (
+    Counted,
+    DriverError,
+    DriverServer,
+    FactSeen,
+    HoldReached,
+    RoleConnected,
+    RoleEnded,
+    RoleGone,
+    Thing,
+)
+from services.shell.driver_reporter import DriverReporter
+from services.shell.rooted_disk import RootedDisk
+from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
+from testbed.engines.corruption import corrupt_checkpoints
+from testbed.engines.evidence_ledger import EvidenceLedger
+from testbed.engines.local_cast import command, environment, first_cast, write_settings
+from testbed.engines.process import ProcessGroup, log_tail
+from testbed.run_folder import RunFolder
+
+CONNECT_S = 60.0  # from the start of a process until it dials us
+LEAVE_S = 15.0  # for the roles to end by themselves once the run is over
+ACCOUNT_S = 2.0  # for the last words of a role that has exited
+VERDICT_S = 180.0  # for the verifier to catch up and judge
+STRAY_EXIT_S = 5.0  # an orderly exit may be seen before the fact that explains it
+_QUIET_S = 2.0  # nothing new for so long: say who is waited for
+_TICK_S = 0.5
+
+
+class LocalEngine:
+    """See the module's docstring."""
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    def refusals(self, scenario: Scenario, strategy: str) -> list[str]:
+        return refusals(scenario, "local", strategy)
+
+    def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
+        """One run, start to end. Raises EngineError; KeyboardInterrupt passes through, with nothing left behind."""
+        return asyncio.run(_run(plan, folder, progress))
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    role: str
+    launch: int
+    thing: Thing
+
+
+@dataclass(frozen=True, slots=True)
+class _Exited:
+    role: str
+    launch: int
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Rang:
+    timer: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Unexplained:
+    """An orderly exit, some time ago: by now the fact that explains it must have come."""
+
+    exit: RoleExited
+
+
+@dataclass(frozen=True, slots=True)
+class _Nudge:
+    """Nothing happened but that a condition may hold now."""
+
+
+_Item = _Said | _Exited | _Rang | _Unexplained | _Nudge
+
+
+async def _run(plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
+    with (folder.logs / "driver.1.log").open("a", encoding="utf-8") as log_file:
+        run = LocalRun(plan, folder, progress, _log_to(log_file))
+        try:
+            return await run.go()
+        finally:
+            await run.close()
+
+
+def _log_to(file: Any) -> Any:
+    return structlog.wrap_logger(
+        structlog.WriteLogger(file),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(sort_keys=True, default=str),
+        ],
+        wrapper_class=structlog.BoundLogger,
+    )
+
+
+class LocalRun:
+    """One run. Belongs to one asyncio loop. Duty of the caller: `await close()` on every way out."""
+
+    def __init__(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink, log: Any) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._progress = progress
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._began_s = time.monotonic()
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue()
+        self._driver = Driver(plan.scenario, plan.config.strategy)
+        self._group = ProcessGroup(lambda *exit_: self._queue.put_nowait(_Exited(*exit_)))
+        self._server = DriverServer(plan.config.run_id, plan.token, log=log)
+        self._reporter = DriverReporter(plan.config.run_id, plan.token, log=log)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._settings = write_settings(plan, folder)
+        self._environment = environment(plan)
+        self._ledger = EvidenceLedger()
+        self._launches: dict[str, int] = {}
+        self._holds: dict[str, list[Hold]] = {}  # to be armed when the role connects
+        self._missing = set(first_cast(plan.config))  # of the first cast, not connected yet
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._killed: dict[tuple[str, int], str] = {}
+        self._exits: list[RoleExit] = []
+        self._stop_condition = ""
+        self._stop_reason = ""
+        self._aborted = ""
+        self._heard_s = time.monotonic()
+
+    # ------------------------------------------------------------ the run, from start to end
+
+    async def go(self) -> EngineOutcome:
+        """Everything, in order."""
+        await self._server.start()
+        self._tasks = [self._loop.create_task(self._listen()), self._loop.create_task(self._tell_waits())]
+        await self._feed(RunBegan())
+        for role in first_cast(self._plan.config):
+            self._launch(role)
+        await self._until(lambda: not self._missing, CONNECT_S, self._not_connected)
+        self._server.publish(self._server.addresses)
+        await self._until(lambda: bool(self._stop_condition or self._aborted), None, None)
+        await self._let_leave()
+        verdict = await self._conclude()
+        await self._dismiss_verifier()
+        return EngineOutcome(
+            verdict, tuple(self._exits), self._stop_condition, self._stop_reason, self._aborted
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Undo and end everything that is left, whatever happened."""
+        for handle in self._timers.values():
+            handle.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._group.close()
+        finally:
+            await self._reporter.close()
+            await self._server.stop()
+
+    async def _until(
+        self, condition: Callable[[], bool], timeout_s: float | None, give_up: Callable[[], None] | None
+    ) -> bool:
+        """Handle what happens until the condition holds. After `timeout_s`: `give_up()`, and False."""
+        deadline_s = None if timeout_s is None else self._loop.time() + timeout_s
+        while not condition():
+            left_s = None if deadline_s is None else deadline_s - self._loop.time()
+            if left_s is not None and left_s <= 0:
+                if give_up is not None:
+                    give_up()
+                return False
+            try:
+                item = await asyncio.wait_for(self._queue.get(), left_s)
+            except TimeoutError:
+                continue
+            await self._take(item)
+        return True
+
+    async def _listen(self) -> None:
+        while True:
+            self._queue.put_nowait(_Said(*await self._server.next()))
+
+    async def _tell_waits(self) -> None:
+        """Say who is missing whenever nothing happens for a while."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            quiet_s = time.monotonic() - self._heard_s
+            if self._missing:
+                since_s = time.monotonic() - self._began_s
+                self._progress.waiting("roles to connect", tuple(sorted(self._missing)), since_s, CONNECT_S)
+            elif quiet_s > _QUIET_S and not self._stop_condition:
+                timing = self._plan.config.timing
+                bound_s = (timing.join_wait_ms + timing.deadline_ms + timing.exchange_ms + timing.lease_ms) / 1000.0
+                self._progress.waiting("the next step", self._driver.waiting, quiet_s, bound_s)
+
+    # ------------------------------------------------------------ what happens
+
+    async def _take(self, item: _Item) -> None:
+        match item:
+            case _Said(role, launch, thing):
+                await self._said(role, launch, thing)
+            case _Exited(role, launch, exit_code):
+                await self._exited(role, launch, exit_code)
+            case _Rang(timer):
+                await self._feed(DriverTimer(timer))
+            case _Unexplained(event):
+                if not self._stop_condition and not self._aborted:
+                    await self._feed(event)
+            case _Nudge():
+                pass
+
+    async def _said(self, role: str, launch: int, thing: Thing) -> None:
+        if self._launches.get(role) != launch:
+            return  # the last words of a launch that was replaced
+        match thing:
+            case RoleConnected():
+                await self._connected(role, launch, thing)
+            case HoldReached(hold):
+                self._progress.role(role, launch, f"held at {hold.partition('.')[2]}")
+                await self._feed(RoleStood(role, hold))
+            case FactSeen(_, fact):
+                self._heard_s = time.monotonic()
+                self._progress.fact(role, fact)
+                if role == COORDINATOR and isinstance(fact, Finished):
+                    self._stop(fact.condition, fact.reason)
+                await self._feed(RoleObserved(role, fact))
+            case Counted(recorded, _):
+                self._ledger.counted(role, launch, recorded)
+            case RoleEnded():
+                self._ended(role, launch, thing)
+            case RoleGone(why):
+                self._log.info("control link gone", of=role, launch=launch, why=why)
+
+    async def _connected(self, role: str, launch: int, thing: RoleConnected) -> None:
+        """Arm the role's holds, then tell it and everybody else where the others are."""
+        if thing.again:
+            return
+        self._progress.role(role, launch, "up")
+        if role == VERIFIER:
+            self._reporter.verifier_at(thing.address)
+        await self._feed(RoleLaunched(role, launch))
+        for hold in self._holds.pop(role, []):
+            await self._server.arm(hold)
+        if role in self._missing:
+            self._missing.discard(role)
+        elif not self._missing:
+            self._server.publish(self._server.addresses)
+
+    def _ended(self, role: str, launch: int, thing: RoleEnded) -> None:
+        self._ledger.ended(role, launch, thing.recorded)
+        if thing.unstored:
+            self._log.warning("records unstored", of=role, launch=launch, unstored=thing.unstored)
+        if role == COORDINATOR and thing.condition not in ("finished", "shutdown", "crashed", "orphaned"):
+            self._stop(thing.condition, thing.reason)
+
+    async def _exited(self, role: str, launch: int, exit_code: int) -> None:
+        killed = self._killed.get((role, launch))
+        over = bool(self._stop_condition or self._aborted)
+        expected = killed is not None or (exit_code == 0 and over)
+        process_log = self._folder.log_path(role, launch)
+        reason = killed or ("finished" if expected else log_tail(process_log))
+        self._exits.append(RoleExit(role, launch, exit_code, expected, reason))
+        self._progress.role(role, launch, f"exited {exit_code}")
+        if self._missing and killed is None:
+            raise EngineError(f"{role} exited with code {exit_code} before the run began:\n{log_tail(process_log)}")
+        event = RoleExited(role, launch, exit_code)
+        if killed is None and exit_code in (0, 5) and not over:
+            self._loop.call_later(STRAY_EXIT_S, self._queue.put_nowait, _Unexplained(event))
+        else:
+            await self._feed(event)
+
+    def _stop(self, condition: str, reason: str) -> None:
+        if not self._stop_condition:
+            self._stop_condition, self._stop_reason = condition, reason
+
+    # ------------------------------------------------------------ what the driver wants
+
+    async def _feed(self, event: DriverEvent) -> None:
+        for action in self._driver.handle(self._now_ms(), event):
+            await self._carry_out(action)
+
+    def _now_ms(self) -> float:
+        return (time.monotonic() - self._began_s) * 1000.0
+
+    async def _carry_out(self, action: Action) -> None:
+        match action:
+            case Tell(fact):
+                self._reporter.tell(fact)
+                self._progress.fact(DRIVER, fact)
+            case ArmHold(hold):
+                await self._arm(hold)
+            case ReleaseHold(role, hold_name):
+                self._to_role(role, lambda: self._server.release(role, hold_name))
+                self._progress.role(role, self._launches.get(role, 0), "up")
+            case FreezeTimers():
+                self._to_role(COORDINATOR, lambda: self._server.freeze(COORDINATOR))
+            case ThawTimers():
+                self._to_role(COORDINATOR, lambda: self._server.thaw(COORDINATOR))
+            case Launch(role):
+                self._launch(role)
+            case DriverSetTimer(name, after_ms):
+                self._set_timer(name, after_ms)
+            case CorruptCheckpoint(fault, how, count):
+                self._corrupt(fault, how, count)
+            case AbortRun(reason):
+                self._aborted = self._aborted or reason
+                self._progress.note(f"the run is given up: {reason}")
+            case _:
+                self._signal(action)
+
+    def _signal(self, action: Action) -> None:
+        match action:
+            case Kill(role):
+                launch = self._launches[role]
+                self._killed[role, launch] = f"killed by {', '.join(self._driver.active_faults)}"
+                self._ledger.excuse(role, launch, self._killed[role, launch])
+                self._group.kill(role)
+            case Suspend(role):
+                self._group.suspend(role)
+                self._progress.role(role, self._launches[role], "stopped")
+            case Resume(role):
+                self._group.resume(role)
+                self._progress.role(role, self._launches[role], "up")
+            case _:
+                raise TypeError(f"engine local has no way to carry out {action!r}")
+
+    def _launch(self, role: str) -> None:
+        launch = self._launches.get(role, 0) + 1
+        self._launches[role] = launch
+        self._ledger.launched(role, launch)
+        line = command(role, launch, self._plan, self._folder, self._server.address, self._settings)
+        self._progress.role(role, launch, "starting")
+        self._group.start(role, launch, line, self._environment, self._folder.log_path(role, launch))
+
+    async def _arm(self, hold: Hold) -> None:
+        """Now, when the role is there; else when it connects."""
+        if hold.role in self._server.connected:
+            await self._server.arm(hold)
+        else:
+            self._holds.setdefault(hold.role, []).append(hold)
+
+    def _to_role(self, role: str, tell: Callable[[], None]) -> None:
+        """Tell a connected role something; one that is dead or dying needs no telling."""
+        try:
+            tell()
+        except DriverError as error:
+            self._log.info("not told", of=role, why=str(error))
+
+    def _set_timer(self, name: str, after_ms: float) -> None:
+        if (old := self._timers.pop(name, None)) is not None:
+            old.cancel()
+        self._timers[name] = self._loop.call_later(after_ms / 1000.0, self._queue.put_nowait, _Rang(name))
+
+    def _corrupt(self, fault: str, how: str, count: int) -> None:
+        names = corrupt_checkpoints(RootedDisk(str(self._folder.path)), how, count)
+        self._log.info("checkpoints damaged", fault=fault, how=how, names=names)
+        self._progress.note(f"damaged ({how}): {', '.join(names)}")
+
+    # ------------------------------------------------------------ the end
+
+    async def _let_leave(self) -> None:
+        """Every role but the verifier flushes its records and goes; who does not is asked, and then killed."""
+        for role, process in self._group.live.items():
+            if process.suspended:
+                self._group.resume(role)
+        if self._aborted or self._stop_condition != "finished":
+            self._ask_to_leave("the run is over")
+        if not await self._until(self._all_gone, LEAVE_S / 2, lambda: self._ask_to_leave("the run is over")):
+            await self._until(self._all_gone, LEAVE_S / 2, self._kill_the_rest)
+            await self._until(self._all_gone, LEAVE_S, None)
+        await self._until(lambda: not self._owing(), ACCOUNT_S, None)
+
+    def _all_gone(self) -> bool:
+        return not (set(self._group.live) - {VERIFIER})
+
+    def _owing(self) -> bool:
+        return bool(self._ledger.unaccounted())
+
+    def _ask_to_leave(self, reason: str) -> None:
+        for role in self._server.connected:
+            if role != VERIFIER:
+                self._to_role(role, lambda role=role: self._server.shutdown(role, reason))  # type: ignore[misc]
+
+    def _kill_the_rest(self) -> None:
+        for role in sorted(set(self._group.live) - {VERIFIER}):
+            self._log.warning("did not leave", of=role)
+            self._progress.note(f"{role} did not leave within {LEAVE_S:.0f} s and is killed")
+            self._killed[role, self._launches[role]] = "killed at the end: it did not leave"
+            self._group.kill(role)
+
+    async def _conclude(self) -> dict[str, Any]:
+        """Tell the verifier that nothing more will come; its verdict, or {} and `aborted` says why there is none."""
+        expected = self._ledger.expected_json(self._reporter.recorded)
+        asking = self._loop.create_task(self._reporter.conclude(expected, VERDICT_S))
+        asking.add_done_callback(lambda _: self._queue.put_nowait(_Nudge()))
+        await self._until(lambda: asking.done() or VERIFIER not in self._group.live, VERDICT_S + 1.0, None)
+        try:
+            if asking.done():
+                return dict(json.loads(asking.result()))
+            self._aborted = self._aborted or "the verifier exited without a verdict, see its log"
+        except DriverError as error:
+            self._aborted = self._aborted or str(error)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        return {}
+
+    async def _dismiss_verifier(self) -> None:
+        self._to_role(VERIFIER, lambda: self._server.shutdown(VERIFIER, "the verdict is in"))
+        await self._until(lambda: not self._group.live, LEAVE_S, None)
+
+    def _not_connected(self) -> None:
+        names = ", ".join(sorted(self._missing))
+        tails = "\n".join(log_tail(self._folder.log_path(role, 1)) for role in sorted(self._missing))
+        raise EngineError(f"not connected within {CONNECT_S:.0f} s: {names}\n{tails}".rstrip())

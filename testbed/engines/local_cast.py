@@ -1,0 +1,102 @@
+"""How a role becomes a process of this machine: its command line, its environment, and the factory on the other side.
+
+What a role needs to know stands in files of the run folder, so that a relaunch reads the same; the run's token goes
+through the environment, since command lines are seen by every user of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from services.config import RunConfig
+from services.events import COORDINATOR, SERVER, VERIFIER, worker_name
+from services.host import Role
+from services.shell.options import TOKEN_VARIABLE, ShellOptions
+from testbed.engines.base import RunPlan
+from testbed.run_folder import RunFolder
+from training.checkpoint import newest_good
+from training.errors import ConfigurationError
+from training.real_disk import RealDisk
+
+_FACTORY = "testbed.engines.local_cast:make_role"
+_CONFIG_FILE = "config.json"
+_PLANTED = contextlib.ExitStack()  # bugs stay planted for as long as the process lives
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def first_cast(config: RunConfig) -> tuple[str, ...]:
+    """The roles that a run starts with, in the order in which they are started."""
+    workers = tuple(worker_name(worker) for worker in range(1, config.workers + 1))
+    return (VERIFIER, COORDINATOR, *((SERVER,) if config.strategy == "ps" else ()), *workers)
+
+
+def write_settings(plan: RunPlan, folder: RunFolder) -> str:
+    """Put what the factory reads into the run folder; returns the settings that go on each command line."""
+    (folder.path / _CONFIG_FILE).write_text(plan.config.to_json(), encoding="utf-8")
+    resume = plan.resume
+    settings = {
+        "config": str(folder.path / _CONFIG_FILE),
+        "dataset": str(folder.dataset_path),
+        "resume": None if resume is None else {"folder": str(folder.resumed_from), "run_id": resume.run_id},
+        "plants": list(plan.plants),
+    }
+    return json.dumps(settings, sort_keys=True)
+
+
+def command(role: str, launch: int, plan: RunPlan, folder: RunFolder, driver: str, settings: str) -> list[str]:
+    """The command line of one launch. -P: a folder of the user's that is called services must not get in between."""
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "services.shell",
+        role,
+        f"--launch={launch}",
+        f"--run-id={plan.config.run_id}",
+        f"--folder={folder.path}",
+        f"--driver={driver}",
+        f"--factory={_FACTORY}",
+        f"--settings={settings}",
+    ]
+
+
+def environment(plan: RunPlan) -> dict[str, str]:
+    """The environment of every role of the run."""
+    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])])
+    return {**os.environ, TOKEN_VARIABLE: plan.token, "PYTHONPATH": path}
+
+
+def make_role(options: ShellOptions) -> Role:
+    """Factory of the role processes. Raises ConfigurationError when the settings do not make that role."""
+    try:
+        settings = json.loads(options.settings_json)
+        config = RunConfig.from_json(Path(settings["config"]).read_text(encoding="utf-8"))
+        dataset = Path(settings["dataset"]).read_bytes() if options.role in (COORDINATOR, VERIFIER) else b""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{options.role} cannot read its settings: {error}") from error
+    if settings["plants"]:
+        from testbed.plants import planted
+
+        _PLANTED.enter_context(planted(settings["plants"]))
+    if options.role == COORDINATOR:
+        return _coordinator(options, config, dataset, settings["resume"])
+    if options.role == VERIFIER:
+        from services.roles.verifier import Verifier
+
+        return Verifier(options.launch, dataset, config.to_json())
+    from services.shell.cast import make_role as make_member
+
+    return make_member(options)
+
+
+def _coordinator(options: ShellOptions, config: RunConfig, dataset: bytes, resume: dict[str, str] | None) -> Role:
+    from services.roles.coordinator import Coordinator, ResumePoint
+
+    if resume is None:
+        return Coordinator(config, options.launch, dataset)
+    name, found, _ = newest_good(RealDisk(), resume["folder"], config.model, config.dataset_sha256)
+    return Coordinator(config, options.launch, dataset, ResumePoint(found, name, resume["run_id"]))
