@@ -34,6 +34,7 @@ from services.events import (
     Send,
     SetTimer,
     Stop,
+    TimerFired,
     Unlinked,
 )
 from services.fact_codec import fact_to_numbered
@@ -42,6 +43,8 @@ from services.records import Durable, Fact
 from training.disk import AppendFile, DiskOp, MakeDir, Remove, Rename, SyncDir, SyncFile, WriteFile
 
 REPORT_RECORDS_MAX = 512
+REPORT_EVERY_MS = 5.0  # records wait this long for others to travel with, unless somebody waits for them
+REPORT_TIMER = "host:report"
 
 OPERATION_NAMES: dict[type[DiskOp], str] = {
     AppendFile: "append",
@@ -107,6 +110,11 @@ class Recorder:
         self._kept.append(numbered)
         self._unsent.append(numbered)
 
+    @property
+    def pending(self) -> int:
+        """Records that have not been put into a report."""
+        return len(self._unsent)
+
     def report(self) -> list[Report]:
         """What has been added since the last report."""
         fresh, self._unsent = self._unsent, []
@@ -146,6 +154,8 @@ class Host:
         self._events: deque[Event] = deque()  # for the role, not handled: behind a hold
         self._persists: dict[str, Persist] = {}
         self._reporting = False
+        self._report_due = False  # the timer is running
+        self._stopping = False
 
     @property
     def unstored(self) -> int:
@@ -176,6 +186,7 @@ class Host:
     def handle(self, now_ms: float, event: Event) -> list[HostEffect]:
         out: list[HostEffect] = []
         if self._transport(event, out):
+            self._announce(out)
             return out
         if self._standing is not None:
             if not isinstance(event, Heard):
@@ -191,7 +202,10 @@ class Host:
         """Handle what concerns the reporting link. True when the role need not see the event."""
         if isinstance(event, Received) and isinstance(event.message, Stored):
             self.recorder.stored(event.message)
-            self._announce(out)
+            return True
+        if isinstance(event, TimerFired) and event.name == REPORT_TIMER:
+            self._report_due = False
+            self._report(out)
             return True
         if isinstance(event, Linked) and event.peer == VERIFIER and self.name != VERIFIER:
             self._reporting = True
@@ -220,6 +234,7 @@ class Host:
             else:
                 if isinstance(effect, Persist):
                     self._persists[effect.token] = effect
+                self._stopping = self._stopping or isinstance(effect, Stop)
                 out.append(effect)
 
     def _pass(self, phase: Phase, out: list[HostEffect]) -> None:
@@ -237,9 +252,18 @@ class Host:
         out.append(Observed(fact))
 
     def _flush(self, out: list[HostEffect]) -> None:
+        """Report at once when somebody waits for the records (a standing hold, the end), else a little later."""
+        if self.recorder.pending and self._reporting:
+            if self._standing is not None or self._stopping or self.recorder.pending >= REPORT_RECORDS_MAX:
+                self._report(out)
+            elif not self._report_due:
+                self._report_due = True
+                out.append(SetTimer(REPORT_TIMER, REPORT_EVERY_MS))
+        self._announce(out)
+
+    def _report(self, out: list[HostEffect]) -> None:
         if self._reporting:
             out.extend(Send(VERIFIER, report) for report in self.recorder.report())
-        self._announce(out)
 
     def _announce(self, out: list[HostEffect]) -> None:
         """Report a standing hold once everything recorded before it is stored (or nobody is there to store it)."""
