@@ -12,10 +12,10 @@ from chaos.checks_members import member_problems
 from chaos.expect import scheduled
 from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker, nearest
 from chaos.fault_kinds.disks import CorruptCheckpoint
-from chaos.fault_kinds.links import LinkFault
+from chaos.fault_kinds.links import LinkFault, Partition
 from chaos.fault_kinds.roles import AddWorker, Killing, Pause, Straggle
 from chaos.faults import AnyFault
-from chaos.membership import workers_of
+from chaos.membership import returns_at, workers_of
 from chaos.phases import find_phase, phases_of
 from chaos.problem import Problem, at_fault
 from services.events import COORDINATOR, SERVER
@@ -35,6 +35,7 @@ def problems(scenario: Scenario) -> list[Problem]:
     if not found:  # the rest needs points that make sense
         found += member_problems(scenario.faults, scenario.training.workers, scenario.training.steps)
         found += _checkpoint_problems(scenario)
+        found += _once_only_problems(scenario)
         found += _clean_problems(scenario)
     found += _whole_problems(scenario)
     return found
@@ -50,10 +51,9 @@ def _point_problems(scenario: Scenario, index: int, fault: AnyFault) -> Iterator
         return
     start = fault.starts
     if isinstance(start, PhaseTrigger):
-        may_watch = isinstance(fault, LinkFault)
-        yield from _phase_problems(scenario, index, ("trigger",), start, may_watch=may_watch)
+        yield from _phase_problems(scenario, index, ("trigger",), start)
     if fault.ends is not None:
-        yield from _phase_problems(scenario, index, ("until",), fault.ends, may_watch=True)
+        yield from _phase_problems(scenario, index, ("until",), fault.ends)
         if isinstance(start, PhaseTrigger) and fault.ends.step < start.step:
             text = f"ends in step {fault.ends.step}, before it begins in step {start.step}"
             yield at_fault(index, ("until", "step"), text)
@@ -65,21 +65,14 @@ def _step_problems(scenario: Scenario, index: int, path: tuple[str, ...], step: 
         yield at_fault(index, path, f"step {step} is beyond the run, which has {steps} steps")
 
 
-def _phase_problems(
-    scenario: Scenario, index: int, path: tuple[str, ...], point: PhaseTrigger, *, may_watch: bool
-) -> Iterator[Problem]:
+def _phase_problems(scenario: Scenario, index: int, path: tuple[str, ...], point: PhaseTrigger) -> Iterator[Problem]:
     yield from _step_problems(scenario, index, (*path, "step"), point.step)
     if point.role is None:
         yield at_fault(index, path, "name the role whose phase this is")
         return
-    phase = find_phase(point.role, point.phase)
-    if phase is None:
+    if find_phase(point.role, point.phase) is None:
         names = [info.name for info in phases_of(point.role)]
         text = f"unknown phase {point.phase!r} for {point.role}{nearest(point.phase, names)}"
-        yield at_fault(index, (*path, "phase"), text)
-    elif not phase.gate and not may_watch:
-        gates = ", ".join(info.name for info in phases_of(point.role) if info.gate)
-        text = f"{point.phase} has passed when it is heard of, so nobody can be made to stand there; gates: {gates}"
         yield at_fault(index, (*path, "phase"), text)
     yield from _chunk_problems(scenario, index, path, point)
 
@@ -124,7 +117,7 @@ def _kill_problems(index: int, fault: Killing) -> Iterator[Problem]:
     if fault.relaunch_at is not None and not is_worker(fault.target):
         yield at_fault(index, ("relaunch_at",), f"{fault.target} is started again at once; relaunch_at is for workers")
     if fault.target == EVERYONE and isinstance(start, TimeTrigger):
-        yield at_fault(index, ("trigger",), "everyone dies while the coordinator stands at decide or tell")
+        yield at_fault(index, ("trigger",), "everyone dies while the coordinator stands at a phase")
     if isinstance(start, PhaseTrigger):
         stands = COORDINATOR if fault.target == EVERYONE else fault.target
         if start.role != stands:
@@ -157,9 +150,23 @@ def _link_problems(scenario: Scenario, index: int, fault: LinkFault) -> Iterator
         if is_worker(role) and role not in known:
             where = "pairs" if fault.pairs is not None else "groups"
             yield at_fault(index, (where,), f"{role} does not exist; the run has {len(known)} workers")
+    if isinstance(fault, Partition) and fault.return_at is not None:
+        yield from _eviction_problems(index, fault, fault.return_at)
     for path, point in (("trigger", fault.starts), ("until", fault.ends)):
         if isinstance(point, PhaseTrigger) and point.role and is_worker(point.role) and point.role not in known:
             yield at_fault(index, (path, "role"), f"{point.role} does not exist; the run has {len(known)} workers")
+
+
+def _eviction_problems(index: int, fault: Partition, return_at: int) -> Iterator[Problem]:
+    """Cut off past the lease: the outcome is one only where nobody can be in the middle of anything."""
+    start = fault.starts
+    if not fault.cut_off:
+        yield at_fault(index, ("return_at",), "cuts no worker's words off from the coordinator, so none has to return")
+    if isinstance(start, TimeTrigger) or start.role != COORDINATOR:
+        yield at_fault(index, ("trigger",), "with return_at it begins while the coordinator stands at a phase")
+    elif return_at <= start.step:
+        text = f"nobody can be back in step {return_at} who is cut off in step {start.step}"
+        yield at_fault(index, ("return_at",), text)
 
 
 def _roles_of(fault: AnyFault) -> set[str]:
@@ -173,7 +180,7 @@ def _roles_of(fault: AnyFault) -> set[str]:
 
 
 def _checkpoint_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Whoever needs a checkpoint finds one, and it is not still being written."""
+    """Whoever needs a checkpoint finds one. The open of a step waits for the checkpoint before it."""
     every = scenario.training.checkpoint_every
     blackouts: dict[PhaseTrigger, int] = {}
     for index, fault in enumerate(scenario.faults):
@@ -183,9 +190,6 @@ def _checkpoint_problems(scenario: Scenario) -> Iterator[Problem]:
         if any(point.step == step for point in blackouts):
             yield at_fault(index, ("trigger", "step"), f"everyone dies in step {step} already; choose another step")
         blackouts[fault.starts] = index
-        if step > 1 and (step - 1) % every == 0:
-            text = f"the checkpoint of step {step - 1} may still be under way; choose a step not right behind one"
-            yield at_fault(index, ("trigger", "step"), text)
     for index, fault in enumerate(scenario.faults):
         if not isinstance(fault, CorruptCheckpoint) or not isinstance(fault.starts, PhaseTrigger):
             continue
@@ -197,11 +201,24 @@ def _checkpoint_problems(scenario: Scenario) -> Iterator[Problem]:
             yield at_fault(index, ("count",), text)
 
 
+def _once_only_problems(scenario: Scenario) -> Iterator[Problem]:
+    """After a relaunch some points come again (another attempt), but what is durable is not decided twice."""
+    seen: dict[PhaseTrigger, int] = {}
+    for index, fault in enumerate(scenario.faults):
+        start = fault.starts
+        if not isinstance(fault, Killing) or not isinstance(start, PhaseTrigger) or start.role != COORDINATOR:
+            continue
+        if start.phase in ("opened", "tell") and start in seen:
+            text = f"the coordinator does not come to {start.phase} of step {start.step} again after fault {seen[start] + 1}"
+            yield at_fault(index, ("trigger",), text)
+        seen.setdefault(start, index)
+
+
 def _settled(fault: AnyFault) -> int:
     """The last step that is not clean on account of this fault."""
-    back = getattr(fault, "relaunch_at", None) or getattr(fault, "return_at", None)
+    back = returns_at(fault)
     if back is not None:
-        return int(back) - 1
+        return back - 1
     if isinstance(fault, AddWorker):
         return fault.step - 1
     start = fault.starts
@@ -216,7 +233,7 @@ def _clean_problems(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(("clean_steps",), f"{scenario.clean_steps} clean steps do not fit in a run of {steps}")
         return
     for index, fault in enumerate(scenario.faults):
-        back = getattr(fault, "relaunch_at", None) or getattr(fault, "return_at", None)
+        back = returns_at(fault)
         name = "relaunch_at" if isinstance(fault, Killing) else "return_at"
         if back is not None and back > steps:
             yield at_fault(index, (name,), f"step {back} is beyond the run, which has {steps} steps")
@@ -234,7 +251,7 @@ def _whole_problems(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(("fixed",), text)
     if not scenario.fixed and not timed and not links:
         yield Problem(("fixed",), "no fault follows a clock, so the result is fixed; remove fixed: false")
-    for name, count in scheduled(scenario.faults).items():
+    for name, count in scheduled(scenario.faults, scenario.training.workers).items():
         promised = getattr(scenario.expect, name)
         if promised is not None and promised != count:
             yield Problem(("expect", name), f"promises {promised}, but the schedule has {count}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from chaos.fault_kinds.base import PhaseTrigger, is_worker
-from chaos.fault_kinds.roles import AddWorker, Killing, Pause, Straggle
+from chaos.fault_kinds.base import PhaseTrigger
+from chaos.fault_kinds.links import Partition
+from chaos.fault_kinds.roles import AddWorker, Straggle
 from chaos.faults import AnyFault
-from chaos.membership import Life, faults_on, leaves, lives_of, steady_workers, workers_of
+from chaos.membership import ON_ITS_WAY, Life, faults_on, leaves, lives_of, steady_workers, targets_of, workers_of
 from chaos.problem import Problem, at_fault
 from services.events import worker_id
 
@@ -37,13 +38,14 @@ def _additions(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
 def _strangers(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
     known = workers_of(faults, workers)
     for index, fault in enumerate(faults):
-        if not isinstance(fault, Killing | Pause | Straggle) or not is_worker(fault.target):
-            continue
-        if worker_id(fault.target) not in known:
-            names = f"worker-{known[0]} to worker-{workers}" if workers > 1 else "worker-1"
-            extra = [f"worker-{worker}" for worker in known if worker > workers]
-            more = f" and adds {', '.join(extra)}" if extra else ""
-            yield at_fault(index, ("target",), f"{fault.target} does not exist; the run has {names}{more}")
+        if isinstance(fault, Partition):
+            continue  # chaos.checks looks at links
+        for target in targets_of(fault):
+            if worker_id(target) not in known:
+                names = f"worker-1 to worker-{workers}" if workers > 1 else "worker-1"
+                extra = [f"worker-{worker}" for worker in known if worker > workers]
+                more = f" and adds {', '.join(extra)}" if extra else ""
+                yield at_fault(index, ("target",), f"{target} does not exist; the run has {names}{more}")
 
 
 def _worker_problems(faults: Sequence[AnyFault], workers: int, worker: int) -> Iterator[Problem]:
@@ -60,7 +62,7 @@ def _worker_problems(faults: Sequence[AnyFault], workers: int, worker: int) -> I
         there = index in enders if leaves(fault) else any(life.holds(position) for life in lives)
         if not there:
             yield at_fault(index, _step_path(fault), _why_absent(lives, worker, position[0], faults))
-        elif position[1] < 0 and not any(life.joined and life.start == position[0] for life in lives):
+        elif position[1] <= ON_ITS_WAY and not any(life.joined and life.start == position[0] for life in lives):
             text = f"worker-{worker} is not on its way in at step {position[0]}; sync and proved are a joiner's phases"
             yield at_fault(index, ("trigger", "phase"), text)
         elif position[0] in slow and isinstance(fault.starts, PhaseTrigger) and fault.starts.phase in _CONTRIBUTING:
@@ -83,6 +85,7 @@ def _why_absent(lives: Sequence[Life], worker: int, step: int, faults: Sequence[
     last = before[-1]
     back = f"comes back in step {later[0]}" if later else "does not come back"
     assert last.end is not None
+    assert last.ended_by is not None
     return (
         f"worker-{worker} is gone by then: fault {last.ended_by + 1} takes it out in step {last.end[0]}, and it {back}"
     )
@@ -93,7 +96,7 @@ def _deserted_steps(faults: Sequence[AnyFault], workers: int, steps: int) -> Ite
     last_at: dict[int, int] = {}
     for index, fault in enumerate(faults):
         start = fault.starts
-        if isinstance(fault, Killing | Pause | Straggle) and isinstance(start, PhaseTrigger):
+        if targets_of(fault) and isinstance(start, PhaseTrigger):
             last_at[start.step] = index
     for step, index in sorted(last_at.items()):
         if step <= steps and not steady_workers(faults, workers, step):

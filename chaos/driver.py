@@ -9,13 +9,14 @@ its points as holds, tells it when they are reached, and keeps what concerns the
 - at the start it tells what the scenario promises, and arms every hold of the first cast; holds that are still to be
   reached are armed again whenever their role is launched anew;
 - a role that stands at a hold meets the faults of that point in order, a death last, and goes on if none keeps it;
-- watch points are facts of the coordinator; times count from the first step that opens;
+- times count from the first step that opens;
 - a fault whose point the run has left behind is told as missed; a run that stands still for longer than the protocol
   allows, or a role that exits unasked, aborts the run and says who was missing;
 - when nothing is left to undo it tells `Healed`, once, not before the first step is open.
 
 Duties of the caller, beside those in `chaos.actions`: feed `RoleLaunched` before the role's first event, and every
-fact of the coordinator. A coordinator that is launched again has no frozen timers. `waiting` says, at any time, what
+fact of the coordinator (what a new launch of it repeats from its log is passed over). A coordinator that is launched
+again has no frozen timers. `waiting` says, at any time, what
 the driver waits for.
 """
 
@@ -45,7 +46,6 @@ from chaos.acts.table import act_for
 from chaos.fault_kinds.base import PhaseTrigger, TimeTrigger
 from chaos.fault_kinds.links import Flap, LastingLinkFault
 from chaos.fault_kinds.roles import Pause
-from chaos.phases import WATCH_POINTS, find_phase
 from chaos.scenario import Scenario
 from services.config import Strategy
 from services.events import COORDINATOR, SERVER, VERIFIER, worker_id, worker_name
@@ -59,6 +59,7 @@ from services.records import (
     Finished,
     Healed,
     Opened,
+    Recovered,
     RolledBack,
     StepApplied,
 )
@@ -86,6 +87,7 @@ class Driver:
         self._opened_once = False
         self._healed = False
         self._finished = False
+        self._repeating = 0  # the launch of a coordinator that records its log again, until it says that it recovered
         self._aborted = False
 
     @property
@@ -116,13 +118,13 @@ class Driver:
             case RoleStood(role, hold):
                 return self._stood(role, hold)
             case RoleObserved(role, fact):
-                return self._observed(fact) if role == COORDINATOR else []
+                return self._observed(fact) if role == COORDINATOR and not self._is_repeated(fact) else []
             case RoleExited(role, launch, exit_code):
                 return self._exited(role, launch, exit_code)
             case DriverTimer(name):
                 return self._timer(name)
             case LinkMeasured():
-                return self._each(act.on_measured(event) for act in self._acts)
+                return _each(act.on_measured(event) for act in self._acts)
 
     # ------------------------------------------------------------ the start, and roles that come and go
 
@@ -132,7 +134,7 @@ class Driver:
         actions: list[Action] = [Tell(Expectation(scenario.name, scenario.fixed, scenario.promises))]
         actions += [action for role in self._first_cast for action in self._arm(role)]
         for act in self._acts:
-            if self._watched(act.start) or isinstance(act.start, TimeTrigger):
+            if isinstance(act.start, TimeTrigger):
                 actions += act.arm()
         return [*actions, DriverSetTimer(WATCHDOG, self._stall_ms)]
 
@@ -140,15 +142,17 @@ class Driver:
         self._progress_ms = self._board.now_ms
         self._board.running[role] = launch
         self._board.killed_by.pop(role, None)
+        if role == COORDINATOR and launch > 1:
+            self._repeating = launch
         armed = self._arm(role) if launch > 1 or role not in self._first_cast else []
-        return armed + self._each(act.on_launched(role, launch) for act in self._acts)
+        return armed + _each(act.on_launched(role, launch) for act in self._acts)
 
     def _exited(self, role: str, launch: int, exit_code: int) -> list[Action]:
         self._progress_ms = self._board.now_ms
         if self._board.running.get(role) == launch:
             del self._board.running[role]
         if role in self._board.killed_by:
-            return self._each(act.on_exit(role, exit_code) for act in self._acts)
+            return _each(act.on_exit(role, exit_code) for act in self._acts)
         if self._finished:
             return []
         return self._abort(f"{role} (launch {launch}) exited with code {exit_code}; no fault asked for it, see its log")
@@ -161,7 +165,7 @@ class Driver:
         armed: set[str] = set()
         for act in self._acts:
             for point in _points_left(act):
-                if point.role != role or self._watched(point):
+                if point.role != role:
                     continue
                 hold = _hold_at(point)
                 if hold.name not in armed:
@@ -196,15 +200,20 @@ class Driver:
         actions: list[Action] = []
         if isinstance(fact, Opened):
             actions += self._first_opened() + self._left_behind(fact.step)
-        actions += self._watch(fact)
-        actions += self._each(act.on_fact(fact) for act in self._acts)
+        actions += _each(act.on_fact(fact) for act in self._acts)
         if isinstance(fact, Closed):
             actions += self._unplanned(fact)
         if isinstance(fact, Finished):
             self._finished = True
             reason = f"the run ended at step {fact.step}: {fact.condition}"
-            actions += self._each(act.close(reason) for act in self._acts)
+            actions += _each(act.close(reason) for act in self._acts)
         return actions
+
+    def _is_repeated(self, fact: Fact) -> bool:
+        """A coordinator that was launched again first records its whole log once more."""
+        if self._repeating and isinstance(fact, Recovered) and fact.incarnation == self._repeating:
+            self._repeating = 0
+        return self._repeating > 0
 
     def _first_opened(self) -> list[Action]:
         """Times count from here."""
@@ -216,20 +225,6 @@ class Driver:
             for act in self._acts
             if isinstance(act.start, TimeTrigger)
         ]
-
-    def _watch(self, fact: Fact) -> list[Action]:
-        """Faults that begin or end at the watch point that this fact is."""
-        phase = WATCH_POINTS.get(type(fact))
-        if phase is None:
-            return []
-        here = (phase, getattr(fact, "step", 0))
-        actions: list[Action] = []
-        for act in self._acts:
-            if act.acting and act.until is not None and _watch_point(act.until) == here:
-                actions += act.stop()
-            elif act.stage is Stage.WAITING and isinstance(act.start, PhaseTrigger) and _watch_point(act.start) == here:
-                actions += act.strike(None)
-        return actions
 
     def _left_behind(self, step: int) -> list[Action]:
         """Step `step` is open: a point of an earlier one is not reached any more, nor a joiner's of this one."""
@@ -282,7 +277,7 @@ class Driver:
         return self._abort(f"no step moved for {idle_ms:.0f} ms, since {self._progress_ms:.0f} ms; {waits}")
 
     def _abort(self, reason: str) -> list[Action]:
-        actions = self._each(act.close(reason) for act in self._acts)
+        actions = _each(act.close(reason) for act in self._acts)
         self._aborted = True
         return [*actions, AbortRun(reason)]
 
@@ -293,13 +288,9 @@ class Driver:
         self._healed = True
         return [Tell(Healed(self._scenario.liveness_bound_ms, self._scenario.clean_steps))]
 
-    # ------------------------------------------------------------ helpers
 
-    def _watched(self, point: object) -> bool:
-        return isinstance(point, PhaseTrigger) and _watch_point(point) is not None
-
-    def _each(self, answers: Iterable[list[Action]]) -> list[Action]:
-        return [action for answer in answers for action in answer]
+def _each(answers: Iterable[list[Action]]) -> list[Action]:
+    return [action for answer in answers for action in answer]
 
 
 def _points_left(act: Act) -> list[PhaseTrigger]:
@@ -317,12 +308,6 @@ def _hold_at(point: PhaseTrigger) -> Hold:
 
 def _starts_at(act: Act, hold: Hold) -> bool:
     return isinstance(act.start, PhaseTrigger) and _hold_at(act.start) == hold
-
-
-def _watch_point(point: PhaseTrigger) -> tuple[str, int] | None:
-    """(phase, step) when the point is a watch point, else None."""
-    phase = find_phase(point.role or "", point.phase)
-    return (point.phase, point.step) if phase is not None and not phase.gate else None
 
 
 def _is_behind(point: object, opened_step: int) -> bool:

@@ -7,9 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from chaos.fault_kinds.base import Strict
-from chaos.fault_kinds.roles import AddWorker, Killing, Pause, Straggle
+from chaos.fault_kinds.base import EVERYONE, Strict
+from chaos.fault_kinds.disks import CorruptCheckpoint
+from chaos.fault_kinds.roles import AddWorker, Killing, Straggle
 from chaos.faults import AnyFault
+from chaos.membership import lives_of, workers_of
 
 Number = Annotated[int, Field(ge=0)]
 
@@ -22,7 +24,7 @@ class Expect(Strict):
     relaunches: Number | None = None
     """Killed workers that take part again, by the schedule."""
     returns: Number | None = None
-    """Paused workers that take part again after their lease, by the schedule."""
+    """Workers that take part again after their lease had ended, by the schedule."""
     joins: Number | None = None
     """Workers that are new, by the schedule."""
     stragglers: Number | None = None
@@ -34,9 +36,9 @@ class Expect(Strict):
     refused_late: Number | None = None
     """At least so many late gradients are refused."""
     rollbacks: Number | None = None
-    """Times that the run went back to a checkpoint."""
+    """Times that the run went back to a checkpoint, by the schedule."""
     damaged_checkpoints: Number | None = None
-    """Checkpoints that were found damaged and skipped."""
+    """Checkpoints that were found damaged and skipped, by the schedule."""
     min_accuracy: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of held-out samples that the final model gets right, at least."""
     condition: str = "finished"
@@ -45,18 +47,32 @@ class Expect(Strict):
     """Exit code of `gradstorm run`."""
 
 
-def scheduled(faults: Sequence[AnyFault]) -> dict[str, int]:
+def scheduled(faults: Sequence[AnyFault], workers: int) -> dict[str, int]:
     """The promises that follow from the schedule."""
-    return {
+    counts = {
         "kills": sum(isinstance(fault, Killing) for fault in faults),
-        "relaunches": sum(isinstance(fault, Killing) and fault.relaunch_at is not None for fault in faults),
-        "returns": sum(isinstance(fault, Pause) and fault.return_at is not None for fault in faults),
-        "joins": sum(isinstance(fault, AddWorker) for fault in faults),
         "stragglers": sum(isinstance(fault, Straggle) for fault in faults),
+        "rollbacks": sum(isinstance(fault, Killing) and fault.target == EVERYONE for fault in faults),
+        "damaged_checkpoints": sum(
+            fault.count for fault in faults if isinstance(fault, CorruptCheckpoint) and fault.how != "remove_pointer"
+        ),
     }
+    return counts | _arrivals(faults, workers)
 
 
-def promises(expect: Expect, faults: Sequence[AnyFault]) -> dict[str, str | int | float]:
+def _arrivals(faults: Sequence[AnyFault], workers: int) -> dict[str, int]:
+    """Workers that come in or back and get as far as a step, by how they do."""
+    counts = {"relaunches": 0, "returns": 0, "joins": 0}
+    for worker in workers_of(faults, workers):
+        for life in lives_of(faults, worker, workers):
+            if life.begun_by is not None and life.takes_part:
+                cause = faults[life.begun_by]
+                word = "joins" if isinstance(cause, AddWorker) else "returns"
+                counts["relaunches" if isinstance(cause, Killing) else word] += 1
+    return counts
+
+
+def promises(expect: Expect, faults: Sequence[AnyFault], workers: int) -> dict[str, str | int | float]:
     """Everything promised, by name: what the schedule implies (where it is not 0) and what the scenario adds."""
-    implied: dict[str, str | int | float] = {name: count for name, count in scheduled(faults).items() if count}
+    implied: dict[str, str | int | float] = {name: count for name, count in scheduled(faults, workers).items() if count}
     return {**implied, **expect.model_dump(exclude_none=True)}

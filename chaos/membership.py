@@ -7,9 +7,10 @@ way in. Faults that a clock triggers have no position; a worker that they may ta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker
+from chaos.fault_kinds.links import Partition
 from chaos.fault_kinds.roles import AddWorker, Kill, Killing, Pause, Straggle
 from chaos.faults import AnyFault
 from chaos.phases import find_phase, phase_order
@@ -17,7 +18,9 @@ from services.events import worker_id
 
 Position = tuple[int, float, int]
 
-_DECISION = 3.5  # the coordinator decides and tells after every `ready` and before any `apply`
+# Between which phases of the workers (open 0, offer 1, reduce 2, ready 3, apply 4) the other roles have theirs.
+ON_ITS_WAY = -1.0  # a joiner's phases are at or below
+_BETWEEN = {"opened": -0.5, "closed": 1.5, "gathering": 2.5, "publishing": 2.5, "decide": 3.5, "tell": 3.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,19 @@ class Life:
     """One stretch of a worker's membership, from the open of step `start` (a join, unless first cast) to `end`."""
 
     start: int
-    joined: bool
+    begun_by: int | None  # index of the fault that brings it in or back; None: first cast
     end: Position | None = None
-    ended_by: int = -1  # index of the fault
+    ended_by: int | None = None  # index of the fault
+
+    @property
+    def joined(self) -> bool:
+        """Whether it begins with a proof of the state."""
+        return self.begun_by is not None
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it gets as far as a step: not when it is killed on its way in."""
+        return self.end is None or self.end[1] > ON_ITS_WAY
 
     def covers(self, step: int) -> bool:
         """Whether it spans the whole step."""
@@ -35,27 +48,34 @@ class Life:
 
     def holds(self, position: Position) -> bool:
         """Whether the worker is there at this position, on its way in included."""
-        earliest: Position = (self.start, -9 if self.joined else 0, 0)
+        earliest: Position = (self.start, -9.0 if self.joined else -0.5, 0)
         return earliest <= position and (self.end is None or position < self.end)
 
 
 def position_of(trigger: PhaseTrigger) -> Position:
     """Where in the run a trigger stands. The phase must be one of its role's."""
     role = trigger.role or ""
-    order: float = phase_order(role, trigger.phase) if is_worker(role) else _DECISION
+    order: float = phase_order(role, trigger.phase) if is_worker(role) else _BETWEEN.get(trigger.phase, 9.0)
     return (trigger.step, order, trigger.chunk)
 
 
+def targets_of(fault: AnyFault) -> tuple[str, ...]:
+    """Workers that it concerns one by one: kills, pauses, slows, or cuts off past the lease."""
+    if isinstance(fault, Partition):
+        return fault.cut_off if fault.return_at is not None else ()
+    return (fault.target,) if isinstance(fault, Killing | Pause | Straggle) and is_worker(fault.target) else ()
+
+
 def leaves(fault: AnyFault) -> bool:
-    """Whether its target stops being a member."""
-    return isinstance(fault, Killing) or (isinstance(fault, Pause) and fault.return_at is not None)
+    """Whether its targets stop being members."""
+    return isinstance(fault, Killing) or returns_at(fault) is not None
 
 
 def returns_at(fault: AnyFault) -> int | None:
-    """The step from which its target takes part again."""
+    """The step from which its targets take part again."""
     if isinstance(fault, Killing):
         return fault.relaunch_at
-    return fault.return_at if isinstance(fault, Pause) else None
+    return fault.return_at if isinstance(fault, Pause | Partition) else None
 
 
 def workers_of(faults: Sequence[AnyFault], workers: int) -> tuple[int, ...]:
@@ -71,7 +91,7 @@ def faults_on(faults: Sequence[AnyFault], worker: int) -> list[tuple[Position, i
     """
     found = []
     for index, fault in enumerate(faults):
-        if not isinstance(fault, Killing | Pause | Straggle) or fault.target != f"worker-{worker}":
+        if f"worker-{worker}" not in targets_of(fault):
             continue
         start = fault.starts
         if isinstance(start, PhaseTrigger) and find_phase(start.role or "", start.phase):
@@ -81,18 +101,19 @@ def faults_on(faults: Sequence[AnyFault], worker: int) -> list[tuple[Position, i
 
 def lives_of(faults: Sequence[AnyFault], worker: int, workers: int) -> tuple[Life, ...]:
     """The lives of one worker. Faults that do not fit are passed over; `chaos.checks` complains about them."""
-    joins = [fault.step for fault in faults if isinstance(fault, AddWorker) and worker_id(fault.target) == worker]
-    if worker <= workers:
-        life: Life | None = Life(1, joined=False)
-    else:
-        life = Life(min(joins), joined=True) if joins else None
+    added = [
+        Life(fault.step, index)
+        for index, fault in enumerate(faults)
+        if isinstance(fault, AddWorker) and worker_id(fault.target) == worker
+    ]
+    life = Life(1, None) if worker <= workers else next(iter(added), None)
     done: list[Life] = []
     for position, index, fault in faults_on(faults, worker):
         if life is None or not leaves(fault) or not life.holds(position):
             continue
-        done.append(Life(life.start, life.joined, position, index))
+        done.append(replace(life, end=position, ended_by=index))
         back = returns_at(fault)
-        life = Life(back, joined=True) if back is not None and back > position[0] else None
+        life = Life(back, index) if back is not None and back > position[0] else None
     return tuple(done) if life is None else (*done, life)
 
 

@@ -1,10 +1,8 @@
 """The named points of a step: where each role stands, who waits for it there, and what a death there does and why.
 
 This is the table of the protocol as data. Scenarios are checked against it, and ARCHITECTURE.md prints it
-(`markdown_table`). A *gate* stands before a message that the coordinator cannot pass without, so a death there has
-one outcome whatever wins a race, in ring and server alike; the driver makes a role stand at a gate. A *watch point*
-is a fact of the coordinator's log: it has passed when the driver hears of it, so network faults may begin or end
-there, but nobody is killed there.
+(`markdown_table`). A phase stands before a message that the coordinator cannot pass without, and none stands after a
+send, so a death there has one outcome whatever wins a race, in ring and server alike.
 
 Steps: a worker's, coordinator's and server's phase carries the step under way; a joiner's carries the step that it
 would first take part in; the verifier's carries the newest committed step among the records at hand.
@@ -16,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.events import COORDINATOR, SERVER, VERIFIER
-from services.records import Closed, Committed, Fact, Opened
 
 WORKER, JOINER = "worker", "joiner"  # kinds of role; a joiner is a worker on its way in
 
@@ -31,7 +28,6 @@ class PhaseInfo:
     awaited_by: str
     death: str
     why: str
-    gate: bool = True
 
 
 PHASES: tuple[PhaseInfo, ...] = (
@@ -101,6 +97,22 @@ PHASES: tuple[PhaseInfo, ...] = (
     ),
     PhaseInfo(
         COORDINATOR,
+        "opened",
+        "step t open, durably; `open` unsent",
+        "itself",
+        "step t stays open with the same deals; after the relaunch they are told",
+        "the deals are on disk and nobody has seen them",
+    ),
+    PhaseInfo(
+        COORDINATOR,
+        "closed",
+        "contributors and N closed, durably; `close` unsent",
+        "itself",
+        "after the relaunch another attempt of the same contributors, with the same gradients",
+        "the contributors are on disk; each still holds its gradient and offers it again",
+    ),
+    PhaseInfo(
+        COORDINATOR,
         "decide",
         "`ready` of every contributor received, commit not persisted",
         "itself",
@@ -114,33 +126,6 @@ PHASES: tuple[PhaseInfo, ...] = (
         "itself",
         "step t stands; after the relaunch the commit is read and told",
         "the decision is durable; members hold the value and ask again under the new generation",
-    ),
-    PhaseInfo(
-        COORDINATOR,
-        "opened",
-        "watch point: step t is open, durably",
-        "-",
-        "nobody is killed at a watch point",
-        "it has passed when it is heard of",
-        gate=False,
-    ),
-    PhaseInfo(
-        COORDINATOR,
-        "closed",
-        "watch point: the contributors of an attempt are closed",
-        "-",
-        "nobody is killed at a watch point",
-        "it has passed when it is heard of",
-        gate=False,
-    ),
-    PhaseInfo(
-        COORDINATOR,
-        "committed",
-        "watch point: step t is committed, durably",
-        "-",
-        "nobody is killed at a watch point",
-        "it has passed when it is heard of",
-        gate=False,
     ),
     PhaseInfo(
         SERVER,
@@ -175,8 +160,6 @@ PHASES: tuple[PhaseInfo, ...] = (
         "a record is numbered per role and launch, so a repeated one is the same one",
     ),
 )
-
-WATCH_POINTS: dict[type[Fact], str] = {Opened: "opened", Closed: "closed", Committed: "committed"}
 
 
 def kinds_of(role: str) -> tuple[str, ...]:

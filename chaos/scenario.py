@@ -74,7 +74,7 @@ class Scenario(Strict):
     @property
     def promises(self) -> dict[str, str | int | float]:
         """Everything that the verifier is told to expect."""
-        return promises_of(self.expect, self.faults)
+        return promises_of(self.expect, self.faults, self.training.workers)
 
 
 # ---------------------------------------------------------------- reading and writing

@@ -107,7 +107,7 @@ class Act:
         return [Tell(FaultArmed(self.name, self.kind, self.label, point_witness(self.start)))]
 
     def strike(self, hold: Hold | None) -> list[Action]:
-        """Its point is reached. `hold` is the one that its role stands at, None at a watch point or a time."""
+        """Its point is reached. `hold` is the one that its role stands at, None when a time was its point."""
         raise NotImplementedError
 
     def stop(self) -> list[Action]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from chaos.actions import Action, ApplyLinkFault, DriverSetTimer, LinkMeasured, UndoLinkFault
 from chaos.acts.base import Act, Board, Stage, Wait, Witness
-from chaos.fault_kinds.links import Flap, LastingLinkFault, LinkFault
+from chaos.fault_kinds.base import is_worker
+from chaos.fault_kinds.links import Flap, LastingLinkFault, LinkFault, Partition
+from services.events import worker_id, worker_name
 from services.host import Hold
+from services.records import Died, Fact, Opened, Proven
 
 MEASURE_WAIT_MS = 10_000.0
+SLACK_MS = 10_000.0
 
 
 class LinkAct(Act):
@@ -76,9 +80,59 @@ class LinkAct(Act):
         """The last measurement is there."""
         if self.stage is Stage.ACTED:
             return self.undone(figures)
-        if any(isinstance(value, int | float) and value > 0 for value in figures.values()):
+        if figures.get("affected"):
             return self.acted(figures) + self.undone(figures)
         return self.miss("nothing crossed the links while it lasted")
+
+
+class EvictingAct(LinkAct):
+    """A partition past the lease: taken off once everybody it cuts off is out, undone when they are all back."""
+
+    def __init__(self, name: str, fault: Partition, board: Board) -> None:
+        super().__init__(name, fault, board)
+        self.returns_at = fault.return_at or 0
+        self._inside = {worker_id(role) for role in fault.cut_off}
+        self._outside: set[int] = set()
+        self._after: Witness | None = None
+
+    def after_strike(self) -> list[Action]:
+        return self.begin_wait(f"the leases of {self._names(self._inside)} to end", 2 * self.board.lease_ms + SLACK_MS)
+
+    def on_fact(self, fact: Fact) -> list[Action]:
+        match fact:
+            case Died(worker=worker) if self.acting and worker in self._inside:
+                self._inside.discard(worker)
+                self._outside.add(worker)
+                return [] if self._inside else self.leave()
+            case Proven(worker=worker) if self.acting and worker in self._outside:
+                self._outside.discard(worker)
+                return self._all_back()
+            case Opened(step=step) if self.acting and step >= self.returns_at:
+                return self.restore() + self.miss(f"step {step} opened without {self._names(self._outside)}")
+        return []
+
+    def on_exit(self, role: str, exit_code: int) -> list[Action]:
+        if not is_worker(role) or worker_id(role) not in self._outside:
+            return []
+        self._outside.discard(worker_id(role))
+        return self._all_back()
+
+    def gave_up(self, wait: Wait) -> list[Action]:
+        if self._leaving:
+            return self.conclude({})
+        return self.restore() + super().gave_up(wait)
+
+    def conclude(self, figures: Witness) -> list[Action]:
+        self._after = figures
+        told = self.acted(figures) if self.stage is Stage.STRUCK and figures.get("affected") else []
+        self.begin_open_wait(f"{self._names(self._outside)} to be back in step {self.returns_at}")
+        return told + self._all_back()
+
+    def _all_back(self) -> list[Action]:
+        return super().conclude(self._after) if self._after is not None and not self._outside else []
+
+    def _names(self, workers: set[int]) -> str:
+        return ", ".join(worker_name(worker) for worker in sorted(workers))
 
 
 class FlapAct(LinkAct):

@@ -71,7 +71,7 @@ Probability = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
 class PhaseTrigger(Strict):
-    """When `role` stands at `phase` of `step` (or, at a watch point of the coordinator, has passed it)."""
+    """When `role` stands at `phase` of `step`."""
 
     step: Step
     """Step number, from 1."""

@@ -19,9 +19,12 @@ from chaos.fault_kinds.base import (
     PhaseTrigger,
     Probability,
     RoleName,
+    Step,
     TimeTrigger,
     Trigger,
+    is_worker,
 )
+from services.events import COORDINATOR, worker_id
 
 Settings = dict[str, str | int | float]
 Pair = Annotated[list[RoleName], Field(min_length=2, max_length=2)]
@@ -100,9 +103,11 @@ class LastingLinkFault(LinkFault):
     """Undone when this role reaches this phase; the role must be named."""
 
     @model_validator(mode="after")
-    def _ends_one_way(self) -> LastingLinkFault:
-        if (self.for_ms is None) == (self.until is None):
-            raise PydanticCustomError("undo", "say when it is undone by either for_ms or until")
+    def _has_one_end(self) -> LastingLinkFault:
+        ends = {name: getattr(self, name, None) for name in ("for_ms", "until", "return_at")}
+        known = [name for name in ends if name in type(self).model_fields]
+        if sum(value is not None for value in ends.values()) != 1:
+            raise PydanticCustomError("undo", "say when it is undone by one of {names}", {"names": ", ".join(known)})
         return self
 
     @property
@@ -210,6 +215,14 @@ class Partition(LastingLinkFault):
     """Nothing gets through, and nobody is told: a blackhole."""
 
     kind: Literal["partition"]
+    return_at: Step | None = None
+    """Undone once the workers whose words no longer reach the coordinator are out; they are back from this step on."""
+
+    @property
+    def cut_off(self) -> tuple[str, ...]:
+        """Workers that the coordinator does not hear any more, ascending."""
+        cut = {source for source, target in self.links if target == COORDINATOR and is_worker(source)}
+        return tuple(sorted(cut, key=worker_id))
 
 
 class Reset(LinkFault):
