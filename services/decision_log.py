@@ -35,18 +35,25 @@ def encode_line(fact: Fact) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(rest), rest)
 
 
-def read_log(content: bytes) -> tuple[tuple[Fact, ...], bool]:
-    """The decisions up to the first line that is torn or damaged, and whether there was one.
+class LogDamaged(Exception):
+    """A line before the last does not read back: no crash leaves that, so nothing may be concluded from the rest."""
 
-    Only the last line can be torn by a crash, and a torn line was never told.
+
+def read_log(content: bytes) -> tuple[tuple[Fact, ...], bool]:
+    """The decisions in the log, and whether its last line was torn off. A torn line was never told.
+
+    Raises LogDamaged when a line is unreadable and others follow it.
     """
+    lines = content.split(b"\n")
     facts: list[Fact] = []
-    for line in content.split(b"\n")[:-1]:
+    for number, line in enumerate(lines[:-1], start=1):
         fact = _decode_line(line)
         if fact is None:
+            if any(lines[number:]):
+                raise LogDamaged(f"{PATH} line {number} is damaged; restore it, or start a new run from a checkpoint")
             return tuple(facts), True
         facts.append(fact)
-    return tuple(facts), not content.endswith(b"\n") and bool(content)
+    return tuple(facts), lines[-1] != b""
 
 
 def _decode_line(line: bytes) -> Fact | None:

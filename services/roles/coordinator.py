@@ -65,7 +65,11 @@ class Coordinator(Stepping):
     def _start(self, event: Started) -> None:
         self._leases_checked_ms = self._now
         self._out.append(SetTimer("lease", self.config.timing.lease_ms / 4))
-        facts, torn = decision_log.read_log(event.files.get(decision_log.PATH, b""))
+        try:
+            facts, torn = decision_log.read_log(event.files.get(decision_log.PATH, b""))
+        except decision_log.LogDamaged as damaged:
+            self._stop("log damaged", str(damaged))
+            return
         if facts:
             recover(self, facts, torn)
         elif self._resume_point is not None:
