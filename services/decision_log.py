@@ -36,24 +36,24 @@ def encode_line(fact: Fact) -> bytes:
 
 
 class LogDamaged(Exception):
-    """A line before the last does not read back: no crash leaves that, so nothing may be concluded from the rest."""
+    """A whole line does not read back: no crash leaves that, so nothing may be concluded from the rest."""
 
 
 def read_log(content: bytes) -> tuple[tuple[Fact, ...], bool]:
-    """The decisions in the log, and whether its last line was torn off. A torn line was never told.
+    """The decisions in the log, and whether its end is torn: no newline there, as a crash in an append leaves it.
 
-    Raises LogDamaged when a line is unreadable and others follow it.
+    A torn line was never told, so it may be dropped; if it lacks nothing but the newline, it counts.
+    Raises LogDamaged for an unreadable line that has its newline.
     """
-    lines = content.split(b"\n")
+    *lines, rest = content.split(b"\n")
     facts: list[Fact] = []
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(lines, start=1):
         fact = _decode_line(line)
         if fact is None:
-            if any(lines[number:]):
-                raise LogDamaged(f"{PATH} line {number} is damaged; restore it, or start a new run from a checkpoint")
-            return tuple(facts), True
+            raise LogDamaged(f"{PATH} line {number} is damaged; restore it, or start a new run from a checkpoint")
         facts.append(fact)
-    return tuple(facts), lines[-1] != b""
+    whole = _decode_line(rest)
+    return (*facts, *([] if whole is None else [whole])), rest != b""
 
 
 def _decode_line(line: bytes) -> Fact | None:

@@ -23,18 +23,17 @@ def test_what_was_appended_is_read_back() -> None:
 def test_kind_06_cut_anywhere_it_gives_the_whole_lines_before_the_cut() -> None:
     ends = [len(b"".join(encode_line(fact) for fact in FACTS[:count])) for count in range(len(FACTS) + 1)]
     for cut in range(len(CONTENT)):
-        whole = sum(end <= cut for end in ends) - 1
+        whole = sum(end <= cut + 1 for end in ends[1:])  # a line that lacks only its newline counts
         assert read_log(CONTENT[:cut]) == (FACTS[:whole], cut not in ends)
 
 
 def test_every_flipped_bit_is_noticed() -> None:
-    last_line = CONTENT.rindex(b"\n", 0, len(CONTENT) - 1) + 1
     for at in range(len(CONTENT)):
         for bit in range(8):
             damaged = bytearray(CONTENT)
             damaged[at] ^= 1 << bit
-            if at >= last_line:
-                assert read_log(bytes(damaged)) == (FACTS[:-1], True)
+            if at == len(CONTENT) - 1:  # the last newline: nothing is missing, something is torn
+                assert read_log(bytes(damaged))[1]
             else:
-                with pytest.raises(LogDamaged, match="line [12] is damaged"):
+                with pytest.raises(LogDamaged, match="line [123] is damaged"):
                     read_log(bytes(damaged))
