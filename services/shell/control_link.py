@@ -44,6 +44,8 @@ class ControlLink:
         self._lost_since_s: float | None = time.monotonic()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._stream: ClientStream | None = None
+        self._finishing = False
 
     @property
     def lost_ms(self) -> float:
@@ -56,15 +58,22 @@ class ControlLink:
         self._outbox.append(request)
         self._wake.set()
 
-    async def told(self, timeout_s: float) -> bool:
-        """Wait until everything queued is handed to the connection. False when the time was over first."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
-        return self._idle.is_set()
+    async def finish(self, link: asyncio.Task[None], timeout_s: float) -> None:
+        """Write what is queued, say that nothing more comes, and wait until the driver has read it all.
+
+        A link that is cancelled instead takes what the driver has not read yet with it. `link` is the task of `run`.
+        """
+        self._finishing = True
+        with contextlib.suppress(TimeoutError, StreamBroken):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+                if self._stream is not None:
+                    await self._stream.done_writing()
+                    await asyncio.wait((link,))
 
     async def run(self) -> None:
         """Keep the link up until cancelled."""
-        while True:
+        while not self._finishing:
             channel = new_channel(self._options.driver, self._options)
             try:
                 call: Any = channel.stream_stream(CONTROL_METHOD)(
@@ -76,8 +85,10 @@ class ControlLink:
             finally:
                 if self._lost_since_s is None:
                     self._lost_since_s = time.monotonic()
+                self._stream = None
                 await channel.close()
-            await asyncio.sleep(_REDIAL_S)
+            if not self._finishing:
+                await asyncio.sleep(_REDIAL_S)
 
     async def _carry(self, stream: ClientStream) -> None:
         async with asyncio.timeout(_CONNECT_S):
@@ -85,7 +96,7 @@ class ControlLink:
             first = pb.ControlResponse.FromString(await stream.read())
         if first.WhichOneof("body") != "accepted":
             raise StreamBroken(f"the driver answers with {first.WhichOneof('body')}")
-        self._lost_since_s = None
+        self._lost_since_s, self._stream = None, stream
         writer = asyncio.get_running_loop().create_task(self._write_all(stream))
         try:
             while True:

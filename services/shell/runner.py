@@ -284,7 +284,7 @@ class Runner:
     async def _close(self, control: asyncio.Task[None] | None) -> None:
         await self._board.close()
         if self._control is not None and control is not None:
-            await self._control.told(1.0 if self._control.lost_ms == 0.0 else 0.0)
+            await self._control.finish(control, 1.0 if self._control.lost_ms == 0.0 else 0.0)
             control.cancel()
             await asyncio.gather(control, return_exceptions=True)
         await self._server.stop()

@@ -60,6 +60,10 @@ class ClientStream:
     async def write(self, data: bytes) -> None:
         await self._guarded(self._call.write(data))
 
+    async def done_writing(self) -> None:
+        """Say that nothing more comes. The other side reads everything first, then ends the stream."""
+        await self._guarded(self._call.done_writing())
+
     def close(self, reason: str) -> None:
         self._closed = self._closed or reason
         self._call.cancel()
