@@ -73,8 +73,7 @@ class FinalModel:
 
 def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcome) -> RunResult:
     """Put the document together; writes nothing."""
-    verdict = outcome.verdict.get("verdict", "unknown")
-    assert verdict in _VERDICTS, f"a verdict is {verdict!r}"
+    verdict = _verdict(outcome)
     code = exit_code_of(verdict, outcome.stop_condition)
     final = final_model(plan, folder)
     document = {
@@ -101,6 +100,13 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         "replay": f"gradstorm replay {folder.path}",
     }
     return RunResult(document, folder.path, code)
+
+
+def _verdict(outcome: EngineOutcome) -> str:
+    """The verifier's; a run that was given up is never a pass, however clean its history is up to there."""
+    verdict = str(outcome.verdict.get("verdict", "unknown"))
+    assert verdict in _VERDICTS, f"a verdict is {verdict!r}"
+    return "unknown" if outcome.aborted and verdict == "pass" else verdict
 
 
 def final_model(plan: RunPlan, folder: RunFolder) -> FinalModel:
