@@ -5,8 +5,9 @@
     history.arrays    little-endian float64, appended; `offset` is in bytes, `count` in elements
 
 `seq` counts the lines from 1. `n` is the record's number within (source, launch). `at_ms` is the verifier's role clock
-when the record arrived. `crc` is the CRC-32, in eight hex digits, of the line's bytes before `,"crc"`; an array's is that
-of its bytes. The last line is an `Ended` record: a CRC on each line does not show that lines are missing at the end.
+when the record arrived. `crc` is the CRC-32, in eight hex digits, of the line's bytes before `,"crc"`; an array's is
+that of its bytes. The last line is an `Ended` record: a CRC on each line does not show that lines are missing at the
+end.
 
 Pure: bytes in, bytes out. Duty of the writer: the bytes of a line's arrays are durable before the line is.
 Whatever a reader is given, it answers with the lines that it can vouch for and a named `Damage` for everything else.
@@ -201,7 +202,7 @@ def _arrays(described: object, content: bytes) -> dict[str, Array]:
         if offset + count * _ELEMENT.itemsize > len(content):
             raise _BadLine("arrays", f"array {name[:80]!r}: {count} elements at byte {offset} are not in {ARRAYS_PATH}")
         array = np.frombuffer(content, _ELEMENT, count, offset) if count else np.empty(0, _ELEMENT)
-        if crc != f"{zlib.crc32(array):08x}":
+        if crc != f"{zlib.crc32(array.data):08x}":
             raise _BadLine("arrays", f"array {name[:80]!r}: the CRC does not fit its bytes in {ARRAYS_PATH}")
         found[name] = array
     return found

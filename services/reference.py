@@ -20,6 +20,7 @@ below 1), and `TOLERANCE_FLOORS` floors is the tolerance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,6 +83,17 @@ class Reference:
             if samples * self.parameter_count <= PER_SAMPLE_ELEMENTS_MAX:
                 return self._by_sample(questions)
             return [self._by_group(question) for question in questions]
+
+    def evaluate(self, parameters: Array, features: Array, labels: Ids) -> tuple[float, float]:
+        """Mean cross-entropy in nats and the share of rows (0 .. 1) whose largest logit is the label's."""
+        parts = self._parts(parameters)
+        with np.errstate(all="ignore"):
+            logits = _logits(parts, features)
+            shifted = logits - logits.max(axis=-1, keepdims=True)
+            losses = np.log(np.exp(shifted).sum(axis=-1)) - shifted[np.arange(len(labels)), labels]
+        finite = np.isfinite(losses).all()
+        loss = math.fsum(losses.tolist()) / len(labels) if finite else math.nan
+        return loss, float(np.count_nonzero(logits.argmax(axis=-1) == labels)) / len(labels)
 
     def _parts(self, flat: Array) -> tuple[Array, ...]:
         """Views of the model's arrays in flat vectors (..., P)."""
@@ -147,13 +159,19 @@ def _answers(questions: Sequence[Question], high: Array, low: Array, floors: Arr
 # ---------------------------------------------------------------- the model, for autograd
 
 
-def _loss_sum(parts: tuple[Any, ...], x: Any, y: Any) -> Any:
-    """Sum of cross-entropies in nats over the rows of x (..., n, d), y one-hot (..., n, c)."""
+def _logits(parts: tuple[Any, ...], x: Any) -> Any:
+    """(..., n, d) -> (..., n, c)."""
     activity = x
     for layer in range(0, len(parts), 2):
         if layer:
             activity = anp.tanh(activity)
         activity = anp.matmul(activity, parts[layer]) + parts[layer + 1]
+    return activity
+
+
+def _loss_sum(parts: tuple[Any, ...], x: Any, y: Any) -> Any:
+    """Sum of cross-entropies in nats over the rows of x (..., n, d), y one-hot (..., n, c)."""
+    activity = _logits(parts, x)
     shifted = activity - np.max(getval(activity), axis=-1, keepdims=True)  # a constant: it changes no derivative
     return anp.sum(anp.log(anp.sum(anp.exp(shifted), axis=-1))) - anp.sum(shifted * y)
 

@@ -1,1 +1,1 @@
-"""One checkable property of a run's history per module."""
+"""The invariants, one per file: each a checker over facts and replayed steps (`services.invariants.base`)."""

@@ -1,0 +1,175 @@
+"""Contribution accounting: a commit counts exactly the contributions that it names, once each, in ascending id.
+
+A contribution is (worker, incarnation, step, sample ids, digest). The commit must name those that were closed, with the
+digests and sample ids that their workers recorded; the sum must have run in strictly ascending worker id; and where
+all contributions of a step were recorded whole, (n_k / N) * g_k added from left to right must give the reduced value
+bit by bit. When it does not, the likely mistake is looked for and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from services.invariants.base import Invariant
+from services.invariants.gradient_exactness import replay_contributions
+from services.ledger import COORDINATOR, Entry, Ledger, Step, same_bits, worker_role
+from services.messages import Array
+from services.records import Closed, Committed, Contributed, Reduced, Summed
+from services.replay import digest_of, replay_sum
+
+CLOSED_KEPT_MAX = 4096
+
+
+class ContributionAccounting(Invariant):
+    name = "contribution accounting"
+    holds_when = (
+        "each contribution that a commit names is counted exactly once, in the step that it names,"
+        " added in ascending worker id; no other has an effect"
+    )
+    watches = (Closed, Committed, Contributed, Reduced, Summed)
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._closed: dict[tuple[int, int, int], tuple[int, ...]] = {}  # (generation, step, attempt) -> worker ids
+        self._summed: dict[tuple[int, int, int], list[tuple[str, tuple[int, ...], int]]] = {}
+        self._last_closed: Closed | None = None
+        self._handlers: dict[type, Callable[[Entry], None]] = {
+            Closed: self._on_closed,
+            Committed: self._on_committed,
+            Contributed: self._on_contributed,
+            Reduced: self._on_reduced,
+            Summed: self._on_summed,
+        }
+
+    def on_fact(self, entry: Entry) -> None:
+        self._handlers[type(entry.fact)](entry)
+
+    # ------------------------------------------------------------ what is told
+
+    def _on_closed(self, entry: Entry) -> None:
+        closed = entry.fact
+        assert isinstance(closed, Closed)
+        self._last_closed = closed
+        workers = tuple(worker for worker, _, _ in closed.contributors)
+        self._require_ascending(workers, closed.step, COORDINATOR, "the contributors of a close", entry.seq)
+        if sum(count for _, _, count in closed.contributors) != closed.total:
+            what = f"attempt {closed.attempt} is closed with N = {closed.total}, which is not the sum of its parts"
+            self.violated(closed.step, COORDINATOR, what, entry.seq)
+        key = (closed.generation, closed.step, closed.attempt)
+        self._closed[key] = workers
+        if len(self._closed) > CLOSED_KEPT_MAX:
+            del self._closed[next(iter(self._closed))]
+        for role, order, seq in self._summed.pop(key, ()):
+            self._require_order(role, order, workers, closed.step, seq)
+
+    def _on_committed(self, entry: Entry) -> None:
+        fact = entry.fact
+        assert isinstance(fact, Committed)
+        self.checks += 1
+        for what in _commit_mistakes(fact, self._last_closed):
+            self.violated(fact.step, COORDINATOR, what, entry.seq)
+
+    def _on_contributed(self, entry: Entry) -> None:
+        fact = entry.fact
+        assert isinstance(fact, Contributed)
+        if fact.gradient is not None:
+            self._require_digest(entry, fact.worker, fact.step, fact.gradient, fact.digest, "its contribution")
+
+    def _on_reduced(self, entry: Entry) -> None:
+        fact = entry.fact
+        assert isinstance(fact, Reduced)
+        if fact.value is not None:
+            self._require_digest(entry, fact.worker, fact.step, fact.value, fact.digest, "the reduced value")
+        self._require_ascending(fact.order, fact.step, worker_role(fact.worker), "the order of the sum", entry.seq)
+
+    def _on_summed(self, entry: Entry) -> None:
+        fact = entry.fact
+        assert isinstance(fact, Summed)
+        self._require_ascending(fact.order, fact.step, fact.role, "the order of the sum", entry.seq)
+        key = (fact.generation, fact.step, fact.attempt)
+        if key in self._closed:
+            self._require_order(fact.role, fact.order, self._closed[key], fact.step, entry.seq)
+        else:
+            self._summed.setdefault(key, []).append((fact.role, fact.order, entry.seq))
+
+    def _require_digest(self, entry: Entry, worker: int, step: int, value: Array, digest: str, what: str) -> None:
+        self.checks += 1
+        if digest_of(value) != digest:
+            self.violated(step, worker_role(worker), f"{what} does not have the digest that was told", entry.seq)
+
+    def _require_ascending(self, workers: tuple[int, ...], step: int, role: str, what: str, seq: int) -> None:
+        self.checks += 1
+        if any(first >= second for first, second in pairwise(workers)):
+            self.violated(step, role, f"{what} is {list(workers)}, not strictly ascending", seq)
+
+    def _require_order(self, role: str, order: tuple[int, ...], closed: tuple[int, ...], step: int, seq: int) -> None:
+        self.checks += 1
+        if order != closed:
+            self.violated(step, role, f"summed {list(order)} where {list(closed)} were closed", seq)
+
+    # ------------------------------------------------------------ what was summed
+
+    def on_complete(self, step: Step) -> None:
+        committed = step.committed
+        for place, (worker, _, _) in enumerate(committed.contributors):
+            contributed = step.contributions.get(worker)
+            if contributed is not None and contributed.sample_ids != committed.sample_ids[place]:
+                what = "the commit counts other sample ids than those of its gradient"
+                self.violated(step.number, worker_role(worker), what, step.entry.seq)
+        if step.reduced is None or step.reduced.value is None:
+            return
+        named = tuple(worker for worker, _, _ in committed.contributors)
+        self._require_order(worker_role(step.reduced.worker), step.reduced.order, named, step.number, step.entry.seq)
+        if not step.whole:
+            return
+        self.checks += 1
+        if not same_bits(replay_contributions(step), step.reduced.value):
+            self.violated(step.number, worker_role(step.reduced.worker), _explained(step), step.entry.seq)
+
+
+def _commit_mistakes(fact: Committed, closed: Closed | None) -> Iterator[str]:
+    workers = [worker for worker, _, _ in fact.contributors]
+    if any(first >= second for first, second in pairwise(workers)):
+        yield f"the commit names {workers}, not strictly ascending"
+    if not len(fact.contributors) == len(fact.sample_ids) == len(fact.digests):
+        yield "the commit's lists differ in length"
+        return
+    for (worker, _, count), ids in zip(fact.contributors, fact.sample_ids, strict=True):
+        if count != len(ids) or count < 1:
+            yield f"worker {worker} counts with {count} samples, its sample ids are {len(ids)}"
+    if fact.total != sum(len(ids) for ids in fact.sample_ids):
+        yield f"N = {fact.total}, the sample ids are {sum(len(ids) for ids in fact.sample_ids)}"
+    if closed is None or (closed.step, closed.attempt) != (fact.step, fact.attempt):
+        yield f"attempt {fact.attempt} was committed without having been closed"
+    elif closed.contributors != fact.contributors:
+        yield f"committed {list(fact.contributors)} where {list(closed.contributors)} were closed"
+
+
+def _explained(step: Step) -> str:
+    """Which simple mistake gives the recorded value, if one does."""
+    assert step.reduced is not None
+    assert step.reduced.value is not None
+    value = step.reduced.value
+    parts: list[tuple[int, int, Array]] = []
+    for worker, _, count in step.committed.contributors:
+        gradient = step.contributions[worker].gradient
+        assert gradient is not None
+        parts.append((worker, count, gradient))
+    for what, total, chosen in _mistakes(parts, step.committed.total):
+        if chosen and np.allclose(replay_sum(chosen, total), value, rtol=1e-9, atol=0.0):
+            return f"the reduced value is that of {what}"
+    return "the reduced value is not the sum of the contributions that the commit names"
+
+
+def _mistakes(parts: list[tuple[int, int, Array]], total: int) -> Iterator[tuple[str, int, list[tuple[int, Array]]]]:
+    plain = [(count, gradient) for _, count, gradient in parts]
+    yield "another order of the same sum", total, plain
+    yield "a mean of means", len(parts), [(1, gradient) for _, _, gradient in parts]
+    for place, (worker, count, _) in enumerate(parts):
+        without = plain[:place] + plain[place + 1 :]
+        yield f"a sum without worker {worker}", total, without
+        yield f"a sum without worker {worker}, the rest re-weighted", total - count, without
+        yield f"a sum that counts worker {worker} twice", total, [*plain[: place + 1], *plain[place:]]

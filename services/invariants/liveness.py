@@ -1,0 +1,81 @@
+"""Liveness: once all faults are undone, steps commit again within the scenario's bound, and the run comes to its end.
+
+After `Healed(bound_ms, clean_steps)` each of the next `clean_steps` commits must follow within `bound_ms` of the one
+before (the first: of the healing), by the time at which the verifier heard of them. The run must then finish, or stop
+by the condition that the scenario promised (`Expectation.promises["condition"]`).
+"""
+
+from __future__ import annotations
+
+from services.invariants.base import Invariant
+from services.ledger import COORDINATOR, Entry, Ledger
+from services.records import Committed, Expectation, Finished, Healed
+
+
+class Liveness(Invariant):
+    name = "liveness"
+    holds_when = "once faults are undone, a step commits within the scenario's bound, and the run ends"
+    watches = (Committed, Healed, Finished, Expectation)
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self.finished: Finished | None = None
+        self._healed: Healed | None = None
+        self._since_ms = 0.0
+        self._clean = 0
+        self._head = 0
+        self._condition = "finished"
+
+    def on_fact(self, entry: Entry) -> None:
+        fact = entry.fact
+        if isinstance(fact, Healed):
+            self._healed, self._since_ms, self._clean = fact, entry.at_ms, 0
+        elif isinstance(fact, Expectation):
+            self._condition = str(fact.promises.get("condition", "finished"))
+        elif isinstance(fact, Finished):
+            self._on_finished(entry, fact)
+        elif isinstance(fact, Committed):
+            self._head = fact.step
+            if self._healed is not None and self._clean < self._healed.clean_steps:
+                self._on_clean(entry, fact, self._healed)
+
+    def finish(self) -> None:
+        if self.finished is None:
+            self.cannot_say("the run was not seen to end")
+            return
+        healed = self._healed
+        stopped = self.finished.condition != "finished"
+        if healed is None or self._clean >= healed.clean_steps:
+            return
+        if stopped and self._condition == "finished":
+            what = f"after the healing {self._clean} of {healed.clean_steps} steps were committed"
+            self.violated(self._head, COORDINATOR, what)
+        elif not stopped:
+            self.cannot_say(
+                f"the run ended {self._clean} steps after the healing, {healed.clean_steps} were to be seen"
+            )
+
+    # ------------------------------------------------------------ inside
+
+    def _on_clean(self, entry: Entry, fact: Committed, healed: Healed) -> None:
+        self.checks += 1
+        waited_ms = entry.at_ms - self._since_ms
+        if waited_ms > healed.bound_ms:
+            what = f"step {fact.step} was committed after {waited_ms:.0f} ms; the bound is {healed.bound_ms:.0f} ms"
+            self.violated(fact.step, COORDINATOR, what, entry.seq)
+        self._since_ms = entry.at_ms
+        self._clean += 1
+
+    def _on_finished(self, entry: Entry, fact: Finished) -> None:
+        self.finished = fact
+        self.checks += 1
+        if fact.condition == self._condition:
+            if fact.condition == "finished" and fact.step < self.ledger.config.get("steps", 0):
+                what = f"finished at step {fact.step} of {self.ledger.config['steps']}"
+                self.violated(fact.step, COORDINATOR, what, entry.seq)
+        elif self._condition != "finished":
+            self.cannot_say(
+                f"the scenario promises to stop by {self._condition!r}; the run ended by {fact.condition!r}"
+            )
+        elif self._healed is None:
+            self.cannot_say(f"the run stopped by {fact.condition!r} before the faults were undone: {fact.reason}")
