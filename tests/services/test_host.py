@@ -1,0 +1,147 @@
+"""The host: it numbers records, keeps them until they are stored, and makes its role stand at an armed hold."""
+
+from __future__ import annotations
+
+from services.events import (
+    VERIFIER,
+    Effect,
+    Event,
+    Heard,
+    Linked,
+    Note,
+    Persist,
+    Persisted,
+    Phase,
+    Received,
+    Record,
+    Send,
+    SetTimer,
+    Stop,
+    TimerFired,
+    Unlinked,
+)
+from services.host import REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed
+from services.messages import Report, Stored
+from services.records import Admitted, Durable
+from training.disk import AppendFile, SyncFile
+
+FACT = Admitted(1, 1, "n")
+
+
+class Script:
+    """A role that answers each event with the next list of effects."""
+
+    def __init__(self, *answers: list[Effect]) -> None:
+        self.answers = list(answers)
+        self.heard: list[Event] = []
+
+    def handle(self, now_ms: float, event: Event) -> list[Effect]:
+        self.heard.append(event)
+        return self.answers.pop(0) if self.answers else []
+
+
+def reports(effects: list[HostEffect]) -> list[tuple[int, ...]]:
+    return [
+        tuple(record.sequence for record in effect.message.records)
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, Report)
+    ]
+
+
+def stored(through: int, launch: int = 1) -> Received:
+    return Received(VERIFIER, 1, Stored("worker-1", launch, through))
+
+
+def test_records_travel_together_after_a_short_wait() -> None:
+    host = Host("worker-1", 1, Script([], [Record(FACT)], [Record(FACT)]))
+    assert reports(host.handle(0, Linked(VERIFIER, 1))) == [()]
+    first = host.handle(1, TimerFired("a"))
+    assert [effect for effect in first if isinstance(effect, SetTimer)] == [SetTimer(REPORT_TIMER, 5.0)]
+    assert not any(isinstance(effect, SetTimer) for effect in host.handle(2, TimerFired("b")))
+    assert reports(host.handle(6, TimerFired(REPORT_TIMER))) == [(1, 2)]
+    assert host.unstored == 2
+    host.handle(7, stored(1))
+    assert host.unstored == 1
+    host.handle(7, stored(2, launch=2))
+    assert host.unstored == 1
+
+
+def test_what_is_unstored_is_sent_again_behind_a_question() -> None:
+    host = Host("worker-1", 1, Script([Record(FACT), Record(FACT)]))
+    host.handle(0, TimerFired("a"))
+    assert reports(host.handle(1, Linked(VERIFIER, 1))) == [(), (1, 2)]
+    host.handle(2, Unlinked(VERIFIER, 1))
+    host.handle(3, stored(1))
+    assert reports(host.handle(4, Linked(VERIFIER, 2))) == [(), (2,)]
+
+
+def test_a_hold_keeps_effects_and_events_until_it_is_released() -> None:
+    role = Script([Note("before"), Phase("offer", 3), Note("after")], [Note("second")])
+    host = Host("worker-1", 1, role)
+    hold = Hold("h", "worker-1", 3, "offer")
+    host.arm(hold)
+    assert host.handle(0, TimerFired("a")) == [Note("before"), HoldReached(hold)]
+    assert host.handle(1, TimerFired("b")) == []
+    assert host.handle(1, Heard("x", 1)) == []
+    assert len(role.heard) == 1
+    assert host.release(2, "other") == []
+    assert host.release(2, "h") == [Note("after"), Note("second")]
+    assert role.heard == [TimerFired("a"), TimerFired("b")]
+
+
+def test_a_standing_hold_is_told_only_when_everything_recorded_is_stored() -> None:
+    host = Host("worker-1", 1, Script([], [Record(FACT), Phase("offer", 3)]))
+    host.arm(Hold("h", "worker-1", 3, "offer"))
+    host.handle(0, Linked(VERIFIER, 1))
+    effects = host.handle(1, TimerFired("a"))
+    assert reports(effects) == [(1,)]
+    assert not any(isinstance(effect, HoldReached) for effect in effects)
+    assert [type(effect) for effect in host.handle(2, stored(1))] == [HoldReached]
+
+
+def test_with_no_verifier_in_reach_a_hold_is_told_at_once() -> None:
+    host = Host("worker-1", 1, Script([], [Record(FACT), Phase("offer", 3)]))
+    host.arm(Hold("h", "worker-1", 3, "offer"))
+    host.handle(0, Linked(VERIFIER, 1))
+    host.handle(1, TimerFired("a"))
+    assert [type(effect) for effect in host.handle(2, Unlinked(VERIFIER, 1))] == [HoldReached]
+
+
+def test_holds_are_met_one_after_the_other_and_each_once() -> None:
+    role = Script([Phase("open", 1), Phase("reduce", 1, 2), Note("end")], [Phase("open", 1), Note("again")])
+    host = Host("worker-1", 1, role)
+    first, second = Hold("1", "worker-1", 1, "open"), Hold("2", "worker-1", 1, "reduce", 2)
+    host.arm(first)
+    host.arm(second)
+    assert host.handle(0, TimerFired("a")) == [HoldReached(first)]
+    assert host.release(1, "1") == [HoldReached(second)]
+    assert host.release(2, "2") == [Note("end")]
+    assert host.handle(3, TimerFired("b")) == [Note("again")]
+
+
+def test_a_watch_point_is_told_and_does_not_keep_the_role() -> None:
+    watch = Hold("w", "worker-1", 1, "open", stand=False)
+    host = Host("worker-1", 1, Script([Phase("open", 1), Note("end")]))
+    host.arm(watch)
+    assert host.handle(0, TimerFired("a")) == [HoldReached(watch), Note("end")]
+
+
+def test_a_hold_that_is_released_before_it_is_reached_is_disarmed() -> None:
+    host = Host("worker-1", 1, Script([Phase("open", 1), Note("end")]))
+    host.arm(Hold("h", "worker-1", 1, "open"))
+    assert host.release(0, "h") == []
+    assert host.handle(1, TimerFired("a")) == [Note("end")]
+
+
+def test_what_became_durable_is_recorded_before_the_role_hears_of_it() -> None:
+    persist = Persist("t", (AppendFile("log", b"x"), SyncFile("log")), "open 1")
+    host = Host("coordinator", 1, Script([persist], [Record(FACT)]))
+    host.handle(0, TimerFired("a"))
+    facts = [effect.fact for effect in host.handle(1, Persisted("t")) if isinstance(effect, Observed)]
+    assert facts == [Durable("open 1", {"append": 1, "sync_file": 1}), FACT]
+
+
+def test_at_the_end_records_do_not_wait() -> None:
+    host = Host("worker-1", 1, Script([], [Record(FACT), Stop("finished")]))
+    host.handle(0, Linked(VERIFIER, 1))
+    assert reports(host.handle(1, TimerFired("a"))) == [(1,)]
