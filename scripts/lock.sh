@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Pins and hashes requirements*.in into requirements*.lock, for every platform, without addresses.
+# Pins and hashes requirements*.in, and the run-time part alone, into requirements*.lock: for every platform,
+# without addresses.
 # Uses `uv` from the PATH, or fetches it into a throwaway environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,19 +14,26 @@ if [ -z "$uv" ]; then
     uv=$scratch/venv/bin/uv
 fi
 
-for name in requirements requirements-proto; do
-    # The old lock is read too: what is pinned stays pinned unless `make lock UPGRADE=--upgrade` says otherwise.
-    cp "$name.lock" "$scratch/out.lock" 2>/dev/null || true
-    "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header ${UPGRADE:-} \
-        "$name.in" --output-file "$scratch/out.lock" >/dev/null
+pin() { # pin SOURCE LOCK KNOWN [OPTION...]: pins what SOURCE asks for; a version that KNOWN pins already is kept
+    local source=$1 lock=$2 known=$3
+    shift 3
+    rm -f "$scratch/out.lock"
+    cp "$known" "$scratch/out.lock" 2>/dev/null || true
+    "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header "$@" \
+        "$source" --output-file "$scratch/out.lock" >/dev/null
     {
-        echo "# Pinned and hashed from $name.in by 'make lock'. Do not edit by hand."
+        echo "# Pinned and hashed from $source by 'make lock'. Do not edit by hand."
         cat "$scratch/out.lock"
     } >"$scratch/final.lock"
     if grep -nE 'https?://|--(extra-)?index-url|--find-links' "$scratch/final.lock"; then
-        echo "lock: $name.lock would contain an address; refused" >&2
+        echo "lock: $lock would contain an address; refused" >&2
         exit 1
     fi
-    cp "$scratch/final.lock" "$name.lock"
-    rm -f "$scratch/out.lock"
-done
+    cp "$scratch/final.lock" "$lock"
+}
+
+# What is pinned stays pinned unless `make lock UPGRADE=--upgrade` says otherwise.
+pin requirements.in requirements.lock requirements.lock ${UPGRADE:-}
+pin requirements-proto.in requirements-proto.lock requirements-proto.lock ${UPGRADE:-}
+# The part of requirements.lock that the container image installs: the same versions, without the tools of developers.
+pin pyproject.toml requirements-runtime.lock requirements.lock
