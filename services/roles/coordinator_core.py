@@ -258,7 +258,8 @@ class CoordinatorCore(Deciding):
             for peer in joined:
                 peer.state, peer.demoted = MEMBER, False
             self.been_members.update(peer.worker for peer in members)
-            self.joined_as_expected.update(entry for entry in self._due() if self.peers.member(entry[1]))
+            newcomers = {peer.worker for peer in joined}
+            self.joined_as_expected.update(entry for entry in self._due() if entry[1] in newcomers)
             message = Regroup(self.generation, self.peers.as_members(), self.server_address)
             for peer in self.peers.members():
                 self._send(peer.name, message)

@@ -99,11 +99,11 @@ class _Fold:
                 pass
 
     def _regrouped(self, fact: Regrouped) -> None:
+        newcomers = {worker for worker, incarnation in fact.members if (worker, incarnation) not in self.members}
         self.members = fact.members
         self.to.generation = fact.generation
-        workers = {worker for worker, _ in fact.members}
-        self.to.been_members |= workers
-        self.to.joined_as_expected.update(entry for entry in self.to._due() if entry[1] in workers)
+        self.to.been_members.update(worker for worker, _ in fact.members)
+        self.to.joined_as_expected.update(entry for entry in self.to._due() if entry[1] in newcomers)
 
     def _opened(self, fact: Opened) -> None:
         now = self.to.current

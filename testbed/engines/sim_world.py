@@ -148,7 +148,7 @@ class World:
         before(name, launch)
         self._deliver(node, Started(self.numerics, name, self._files()))
         for other in sorted(self.nodes):
-            if other != name and _dials(name, other):
+            if other != name:
                 self.network.cut(name, other)
                 self.after(CONNECT_MS, lambda other=other: self._repaired(name, other))  # type: ignore[misc]
         if name not in (COORDINATOR, VERIFIER):
@@ -177,6 +177,9 @@ class World:
         backlog, node.backlog = node.backlog, []
         for event in backlog:
             self._deliver(node, event)
+        for other in sorted(self.nodes):
+            if other != name and not self.network.is_up(name, other):
+                self.after(CONNECT_MS, lambda other=other: self._repaired(name, other))  # type: ignore[misc]
 
     def arm(self, hold: Hold) -> None:
         """Before the role's next event; for a role that is not launched yet, before its first."""

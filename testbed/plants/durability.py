@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services import jobs
+from services import decision_log, jobs
 from services.events import Record
 from services.records import Committed, Fact
 from services.roles.deciding import Deciding
@@ -23,7 +23,7 @@ def told_before_durable() -> list[Patch]:
             original(self, what, fact, then)
             return
         self._out.append(Record(fact))
-        original(self, what, fact, then)
+        self._persist(what, decision_log.append_plan(fact), then)
 
     return [(Deciding, "_decide", decide)]
 
