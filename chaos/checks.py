@@ -209,7 +209,8 @@ def _once_only_problems(scenario: Scenario) -> Iterator[Problem]:
         if not isinstance(fault, Killing) or not isinstance(start, PhaseTrigger) or start.role != COORDINATOR:
             continue
         if start.phase in ("opened", "tell") and start in seen:
-            text = f"the coordinator does not come to {start.phase} of step {start.step} again after fault {seen[start] + 1}"
+            point = f"{start.phase} of step {start.step}"
+            text = f"after fault {seen[start] + 1} the coordinator does not come to {point} again"
             yield at_fault(index, ("trigger",), text)
         seen.setdefault(start, index)
 

@@ -21,6 +21,7 @@ class AddAct(Act):
 
     def strike(self, hold: Hold | None) -> list[Action]:
         self.stage = Stage.STRUCK
+        self.board.awaited_by[self.role] = self.name
         return [Launch(self.role), *self.begin_wait(f"{self.role} to be up", LAUNCH_WAIT_MS)]
 
     def on_launched(self, role: str, launch: int) -> list[Action]:
@@ -30,13 +31,15 @@ class AddAct(Act):
         return self.acted({"role": role, "launch": launch})
 
     def on_exit(self, role: str, exit_code: int) -> list[Action]:
-        if role != self.role or self.stage is not Stage.ACTED:
+        if role != self.role or self.stage is not Stage.ACTED or not self.board.is_lost(role):
             return []
-        return self.undone({"cut_short_by": self.board.killed_by.get(role, "")})
+        self.no_longer_awaited(role)
+        return self.undone({"cut_short_by": self.board.killed_by[role]})
 
     def on_fact(self, fact: Fact) -> list[Action]:
         match fact:
             case Proven() if self.acting and fact.worker == worker_id(self.role):
+                self.no_longer_awaited(self.role)
                 return self.undone({"how": "nothing to undo: it stays", "proved_after_step": fact.step})
             case Opened() if self.acting and fact.step >= self.step:
                 return self.miss(f"step {fact.step} opened without {self.role}, which was to be new in it")

@@ -46,6 +46,12 @@ class Board:
     running: dict[str, int] = field(default_factory=dict)  # role -> launch
     killed_by: dict[str, str] = field(default_factory=dict)
     frozen_for: set[str] = field(default_factory=set)  # faults on whose account the coordinator's timers stand still
+    awaited_by: dict[str, str] = field(default_factory=dict)  # worker on its way back or in -> the fault that waits
+    revivers: set[str] = field(default_factory=set)  # faults that start again whomever they killed
+
+    def is_lost(self, role: str) -> bool:
+        """Whether the death of `role` is one that nobody makes good."""
+        return self.killed_by.get(role, "") not in self.revivers
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,11 @@ class Act:
         """Wait for something in a later step. The opening of that step, or a run that stands still, bounds it."""
         self.wait = Wait("", what, self.board.now_ms, 0.0)
 
+    def no_longer_awaited(self, role: str) -> None:
+        """The worker is there, or is not to come any more."""
+        if self.board.awaited_by.get(role) == self.name:
+            del self.board.awaited_by[role]
+
     def acted(self, witness: Witness) -> list[Action]:
         """Tell the witness."""
         self.stage = Stage.ACTED
@@ -180,6 +191,8 @@ class Act:
     def miss(self, reason: str) -> list[Action]:
         """Tell that it did not act, or not as scheduled."""
         self.stage, self.wait = Stage.MISSED, None
+        for role in [role for role, fault in self.board.awaited_by.items() if fault == self.name]:
+            del self.board.awaited_by[role]
         return [Tell(FaultMissed(self.name, reason))]
 
 

@@ -38,6 +38,8 @@ class KillAct(Act):
             return self.miss(f"{self.target} was not running")
         self.stage = Stage.STRUCK
         self._dying = list(victims)
+        if self.target == EVERYONE:
+            self.board.revivers.add(self.name)
         actions: list[Action] = []
         if isinstance(self.start, PhaseTrigger) and COORDINATOR not in victims:
             actions += [] if self.board.frozen_for else [FreezeTimers()]
@@ -52,7 +54,7 @@ class KillAct(Act):
             self._dying.remove(role)
             self._codes[role] = exit_code
             return self._thaw() + self._all_dead() if not self._dying else []
-        if role in self._missing:  # another fault took it on its way back
+        if role in self._missing and self.board.is_lost(role):  # another fault took it on its way back
             return self._arrived(role, {"cut_short_by": self.board.killed_by.get(role, "")})
         return []
 
@@ -108,9 +110,10 @@ class KillAct(Act):
     def _launch(self) -> list[Action]:
         if is_worker(self.target) and self.returns_at is None:
             return self.undone({"how": f"nothing to undo: {self.target} stays out"})
-        self._missing = list(self._codes)
-        launches: list[Action] = [Launch(role) for role in self._missing]
+        launches: list[Action] = [Launch(role) for role in self._codes]
+        self._missing = [role for role in self._codes if role not in self.board.awaited_by]
         if self.returns_at is not None:
+            self.board.awaited_by[self.target] = self.name
             self.begin_open_wait(f"{self.target} to be back in step {self.returns_at}")
             return launches
         return launches + self.begin_wait(f"{', '.join(self._missing)} to be back", BACK_WAIT_MS)
@@ -119,6 +122,7 @@ class KillAct(Act):
         if role not in self._missing:
             return []
         self._missing.remove(role)
+        self.no_longer_awaited(role)
         self._back.update(witness)
         return [] if self._missing else self.undone(self._back)
 

@@ -103,19 +103,18 @@ class EvictingAct(LinkAct):
             case Died(worker=worker) if self.acting and worker in self._inside:
                 self._inside.discard(worker)
                 self._outside.add(worker)
+                self.board.awaited_by[worker_name(worker)] = self.name
                 return [] if self._inside else self.leave()
             case Proven(worker=worker) if self.acting and worker in self._outside:
-                self._outside.discard(worker)
-                return self._all_back()
+                return self._settle(worker)
             case Opened(step=step) if self.acting and step >= self.returns_at:
                 return self.restore() + self.miss(f"step {step} opened without {self._names(self._outside)}")
         return []
 
     def on_exit(self, role: str, exit_code: int) -> list[Action]:
-        if not is_worker(role) or worker_id(role) not in self._outside:
+        if not is_worker(role) or worker_id(role) not in self._outside or not self.board.is_lost(role):
             return []
-        self._outside.discard(worker_id(role))
-        return self._all_back()
+        return self._settle(worker_id(role))
 
     def gave_up(self, wait: Wait) -> list[Action]:
         if self._leaving:
@@ -127,6 +126,11 @@ class EvictingAct(LinkAct):
         told = self.acted(figures) if self.stage is Stage.STRUCK and figures.get("affected") else []
         self.begin_open_wait(f"{self._names(self._outside)} to be back in step {self.returns_at}")
         return told + self._all_back()
+
+    def _settle(self, worker: int) -> list[Action]:
+        self._outside.discard(worker)
+        self.no_longer_awaited(worker_name(worker))
+        return self._all_back()
 
     def _all_back(self) -> list[Action]:
         return super().conclude(self._after) if self._after is not None and not self._outside else []

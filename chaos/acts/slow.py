@@ -93,9 +93,11 @@ class PauseAct(Act):
                     "lost_by": fact.reason,
                     "stopped_ms": self._stopped_for(),
                 }
+                self.board.awaited_by[self.role] = self.name
                 self.begin_open_wait(f"{self.role} to be back in step {self.returns_at}")
                 return self.acted(witness) + self.restore()
             case Proven() if self.stage is Stage.ACTED and self._is_mine(fact.worker):
+                self.no_longer_awaited(self.role)
                 return self.undone({"proved_after_step": fact.step, "incarnation": fact.incarnation})
             case Opened() if self.stage is Stage.ACTED and fact.step >= (self.returns_at or 0):
                 return self.miss(f"step {fact.step} opened without {self.role}, which had to be back")
@@ -105,8 +107,12 @@ class PauseAct(Act):
         if role != self.role or not self.acting:
             return []
         self._stopped_ms = self._hold = None
-        cut_short = {"cut_short_by": self.board.killed_by.get(role, "")}
-        return self.undone(dict(cut_short)) if self.stage is Stage.ACTED else self.miss(f"{role} was killed meanwhile")
+        if self.stage is Stage.STRUCK:
+            return self.miss(f"{role} was killed while it was stopped")
+        if not self.board.is_lost(role):
+            return []
+        self.no_longer_awaited(role)
+        return self.undone({"cut_short_by": self.board.killed_by[role]})
 
     def gave_up(self, wait: Wait) -> list[Action]:
         return self.restore() + super().gave_up(wait)
