@@ -17,8 +17,6 @@ from services.records import (
     FaultActed,
     FaultArmed,
     FaultMissed,
-    Finished,
-    Proven,
     Refused,
     Regrouped,
     RolledBack,
@@ -32,7 +30,9 @@ Place = tuple[str, int]  # source, launch
 
 
 class Evidence:
-    """Fed every line (`on_line`) and every fact (`on_fact`), repeated ones too; `finish` gives the reasons."""
+    """Fed every line (`on_line`) and the facts that it watches (`on_fact`); `finish` gives the reasons."""
+
+    watches = (Ended, Expectation, FaultArmed, FaultActed, FaultMissed, Died, Refused, RolledBack, Regrouped)
 
     def __init__(self, ledger: Ledger) -> None:
         self.reasons: list[str] = []
@@ -62,7 +62,7 @@ class Evidence:
             self.unknown(f"line {seq}: record {number} of {source} (launch {launch}) where {due} is due")
         self.last[place] = max(number, due)
 
-    def on_fact(self, entry: Entry, repeated: bool) -> None:
+    def on_fact(self, entry: Entry) -> None:
         match entry.fact:
             case Ended() as ended:
                 self._ended = ended
@@ -77,9 +77,7 @@ class Evidence:
             case Died() as died:
                 self._died.add(worker_role(died.worker))
             case _:
-                pass
-        if not repeated:
-            self._count(entry)
+                self._count(entry)
 
     def finish(self) -> list[str]:
         """Every reason why the history does not carry a verdict."""
@@ -141,8 +139,6 @@ class Evidence:
                 self._add("damaged_checkpoints", len(back.damaged))
             case Regrouped() as regrouped:
                 self._counts["min_generations"] = max(self._counts.get("min_generations", 0), regrouped.generation)
-            case Proven() | Finished():
-                pass
             case _:
                 pass
 

@@ -63,6 +63,9 @@ class Judge:
         self._finished: dict[str, Any] | None = None
         self._watchers: dict[type, list[tuple[object, Callable[[Entry], None]]]] = {}
         self._watch_all()
+        # Most invariants wait for one hook only; the others' are not called.
+        self._at_replay = [item for item in self.invariants if type(item).on_replayed is not Invariant.on_replayed]
+        self._at_complete = [item for item in self.invariants if type(item).on_complete is not Invariant.on_complete]
         try:
             self._data = read_dataset(dataset)
         except UnreadableDataset as error:
@@ -80,14 +83,16 @@ class Judge:
             self.evidence.unknown(f"line {line.seq}: {error}")
             return
         entry = Entry(line.seq, line.at_ms, line.source, line.launch, line.number, fact)
-        self.evidence.on_fact(entry, repeated)
         if repeated:
             return
         self._guarded(None, self.ledger.take, entry)
         if isinstance(fact, RunStarted):
             self._guarded(None, self._run_started, fact)
         for owner, watcher in self._watchers.get(type(fact), ()):
-            self._guarded(owner, watcher, entry)
+            try:
+                watcher(entry)
+            except Exception as error:  # noqa: BLE001 - see `_broke`
+                self._broke(owner, error)
 
     def damaged(self, damage: Damage) -> None:
         """The history that is fed is not whole."""
@@ -118,6 +123,7 @@ class Judge:
     def _watch_all(self) -> None:
         watchers: list[tuple[object, tuple[type, ...], Callable[[Entry], None]]] = [
             (None, WATCHES, self.reports.take),
+            (None, Evidence.watches, self.evidence.on_fact),
             (None, Observations.watches, self.observations.on_fact),
             *((invariant, invariant.watches, invariant.on_fact) for invariant in self.invariants),
         ]
@@ -129,12 +135,16 @@ class Judge:
         """A checker that breaks cannot say; what breaks outside of one leaves the whole verdict unknown."""
         try:
             call(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the answer is "unknown", with the reason
-            why = f"the checker broke: {error!r}"
-            if isinstance(owner, Invariant):
-                owner.cannot_say(why)
-            else:
-                self.evidence.unknown(why)
+        except Exception as error:  # noqa: BLE001 - see `_broke`
+            self._broke(owner, error)
+
+    def _broke(self, owner: object, error: Exception) -> None:
+        """Whatever it is, the answer is "unknown", with the reason."""
+        why = f"the checker broke: {error!r}"
+        if isinstance(owner, Invariant):
+            owner.cannot_say(why)
+        else:
+            self.evidence.unknown(why)
 
     def _run_started(self, fact: RunStarted) -> None:
         if self._data is None or self.ledger.reference is not None:
@@ -147,11 +157,11 @@ class Judge:
 
     def _replayed(self, step: Step) -> None:
         self._guarded(None, self.reports.on_replayed, step)
-        for invariant in self.invariants:
+        for invariant in self._at_replay:
             self._guarded(invariant, invariant.on_replayed, step)
 
     def _complete(self, step: Step) -> None:
-        for invariant in self.invariants:
+        for invariant in self._at_complete:
             self._guarded(invariant, invariant.on_complete, step)
 
     def _deviation(self, report: StateReport, what: str) -> None:

@@ -47,9 +47,9 @@ def worker_role(worker: int) -> str:
     return f"worker-{worker}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Entry:
-    """One fact with its place in the history."""
+    """One fact with its place in the history. Nobody changes it; to freeze it costs more than to make it."""
 
     seq: int
     at_ms: float
@@ -105,7 +105,8 @@ class Lineage:
     digests: dict[int, tuple[str, str]] = field(default_factory=dict)  # of the state after each replayed step
     snapshots: dict[int, ReplayedState] = field(default_factory=dict)  # at checkpoint steps, the newest few
     ids: dict[int, tuple[int, array[int]]] = field(default_factory=dict)  # step -> epoch, committed sample ids
-    checked: set[int] = field(default_factory=set)
+    checked: set[int] = field(default_factory=set)  # steps whose gradient was judged
+    confirmed: set[int] = field(default_factory=set)  # steps whose replayed state somebody holds
 
 
 Listener = Callable[[Step], None]

@@ -49,13 +49,21 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """Mean gradient over the union (P,), over each group (G, P), and the noise floors of both."""
+class Answers:
+    """To K questions with S groups in all, row by row in the order in which they were asked.
 
-    union: Array
+    Mean gradients over unions (K, P) and groups (S, P); their noise floors (K,) and (S,); samples of each (K,) and
+    (S,); the number of groups of each question and the row of its first one (K,).
+    """
+
+    unions: Array
     groups: Array
-    union_floor: float
-    group_floors: tuple[float, ...]
+    union_floors: Array
+    group_floors: Array
+    totals: Array
+    sizes: Array
+    counts: Ids
+    starts: Ids
 
 
 class Reference:
@@ -76,13 +84,13 @@ class Reference:
         self._targets = np.eye(c)[labels]
         self._gradient: Callable[..., tuple[Array, ...]] = autograd.grad(_loss_sum, 0)
 
-    def answer(self, questions: Sequence[Question]) -> list[Answer]:
-        """The reference gradient of each question; all at once where that is cheaper."""
+    def answer(self, questions: Sequence[Question]) -> Answers:
+        """The reference gradients, by sample where that is not too large. Raises IndexError for ids beyond the data."""
         samples = sum(len(ids) for question in questions for ids in question.groups)
         with np.errstate(all="ignore"):
             if samples * self.parameter_count <= PER_SAMPLE_ELEMENTS_MAX:
                 return self._by_sample(questions)
-            return [self._by_group(question) for question in questions]
+            return self._by_group(questions)
 
     def evaluate(self, parameters: Array, features: Array, labels: Ids) -> tuple[float, float]:
         """Mean cross-entropy in nats and the share of rows (0 .. 1) whose largest logit is the label's."""
@@ -105,55 +113,53 @@ class Reference:
             start = stop
         return tuple(parts)
 
-    def _by_sample(self, questions: Sequence[Question]) -> list[Answer]:
+    def _by_sample(self, questions: Sequence[Question]) -> Answers:
         """One trace for all samples of all questions, each with its own copy of the parameters."""
         groups = [ids for question in questions for ids in question.groups]
         sizes = np.array([len(ids) for ids in groups])
         rows = np.array([sample for ids in groups for sample in ids])
         per_question = [sum(len(ids) for ids in question.groups) for question in questions]
-        flat = np.repeat(np.stack([question.parameters for question in questions]), per_question, axis=0)
+        flat = np.array([question.parameters for question in questions]).repeat(per_question, axis=0)
         # One row of its own for each sample: (m, 1, d) @ (m, d, c).
         parts = tuple(part[:, None, :] if part.ndim == 2 else part for part in self._parts(flat))
         x, y = self._features[rows][:, None, :], self._targets[rows][:, None, :]
-        gradients = self._gradient(parts, x, y)
-        single = np.concatenate([part.reshape(len(rows), -1) for part in gradients], axis=1)
-        magnitudes = np.concatenate([part.reshape(len(rows), -1) for part in _magnitudes(parts, x, y)], axis=1)
-        high, low = sum_segments(single, np.zeros_like(single), sizes)
-        floors = np.add.reduceat(magnitudes, np.cumsum(sizes) - sizes, axis=0)
-        return _answers(questions, high, low, floors)
+        single = _flat(self._gradient(parts, x, y), len(rows))
+        magnitudes = _flat(_magnitude_sums(parts, x, y), len(rows))
+        high, low = sum_segments(single, None, sizes)
+        floors = np.add.reduceat(magnitudes, sizes.cumsum() - sizes, axis=0)
+        return _answers(questions, sizes, high, low, floors)
 
-    def _by_group(self, question: Question) -> Answer:
+    def _by_group(self, questions: Sequence[Question]) -> Answers:
         """One trace for each contributor; its samples are added by the backward pass itself."""
-        parts = self._parts(question.parameters)
-        sums, floors = [], []
-        for ids in question.groups:
-            x, y = self._features[list(ids)], self._targets[list(ids)]
-            sums.append(np.concatenate([part.reshape(-1) for part in self._gradient(parts, x, y)]))
-            floors.append(np.concatenate([part.reshape(-1) for part in _magnitude_sums(parts, x, y)]))
-        high = np.stack(sums)
-        return _answers([question], high, np.zeros_like(high), np.stack(floors))[0]
+        sums, floors, sizes = [], [], []
+        for question in questions:
+            parts = self._parts(question.parameters)
+            for ids in question.groups:
+                x, y = self._features[list(ids)], self._targets[list(ids)]
+                sums.append(_flat(self._gradient(parts, x, y), 1)[0])
+                floors.append(_flat(_magnitude_sums(parts, x, y), 1)[0])
+                sizes.append(len(ids))
+        high = np.array(sums)
+        return _answers(questions, np.array(sizes), high, np.zeros_like(high), np.array(floors))
 
 
-def _answers(questions: Sequence[Question], high: Array, low: Array, floors: Array) -> list[Answer]:
+def _flat(parts: Sequence[Array], rows: int) -> Array:
+    """(rows, P) from the model's arrays."""
+    return np.concatenate([part.reshape(rows, -1) for part in parts], axis=1)
+
+
+def _answers(questions: Sequence[Question], sizes: Ids, high: Array, low: Array, floors: Array) -> Answers:
     """From sums over each group (rows) to means over groups and unions."""
     counts = np.array([len(question.groups) for question in questions])
-    starts = np.cumsum(counts) - counts
-    sizes = np.array([len(ids) for question in questions for ids in question.groups], dtype=np.float64)
-    totals = np.add.reduceat(sizes, starts)
+    starts = counts.cumsum() - counts
+    counted = sizes.astype(np.float64)
+    totals = np.add.reduceat(counted, starts)
     union_high, union_low = sum_segments(high, low, counts)
     unions = union_high / totals[:, None] + union_low / totals[:, None]
-    means = high / sizes[:, None] + low / sizes[:, None]
-    group_floors = EPS * floors.max(axis=1) / sizes
+    means = high / counted[:, None] + low / counted[:, None]
+    group_floors = EPS * floors.max(axis=1) / counted
     union_floors = EPS * np.add.reduceat(floors, starts, axis=0).max(axis=1) / totals
-    return [
-        Answer(
-            unions[index],
-            means[start : start + count],
-            float(union_floors[index]),
-            tuple(group_floors[start : start + count].tolist()),
-        )
-        for index, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True))
-    ]
+    return Answers(unions, means, union_floors, group_floors, totals, counted, counts, starts)
 
 
 # ---------------------------------------------------------------- the model, for autograd
@@ -212,11 +218,6 @@ def _layer_magnitudes(parts: Sequence[Array], x: Array, y: Array) -> list[tuple[
     return [(x, np.abs(x), hidden * slope, magnitude), output]
 
 
-def _magnitudes(parts: Sequence[Array], x: Array, y: Array) -> list[Array]:
-    """Of every element of every sample's gradient; x (m, 1, d)."""
-    return _magnitude_sums(parts, x, y)
-
-
 def _magnitude_sums(parts: Sequence[Array], x: Array, y: Array) -> list[Array]:
     """Magnitudes of the gradient's elements, summed over the rows of x (..., n, d)."""
     found: list[Array] = []
@@ -231,33 +232,31 @@ def _magnitude_sums(parts: Sequence[Array], x: Array, y: Array) -> list[Array]:
 # ---------------------------------------------------------------- sums in double-double
 
 
-def sum_segments(high: Array, low: Array, lengths: npt.NDArray[np.int64]) -> tuple[Array, Array]:
-    """Sum consecutive rows of (rows, P), `lengths` of them at a time; value = high + low, error about eps^2.
+def sum_segments(high: Array, low: Array | None, lengths: Ids) -> tuple[Array, Array]:
+    """Sum consecutive rows of (rows, P), `lengths` (each at least 1) of them at a time; a value is high + low.
 
-    Source: Knuth's TwoSum in a tree, as in Ogita, Rump and Oishi 2005.
+    The error of a sum is about eps^2 of its magnitudes. Source: Knuth's TwoSum, cascaded as in Ogita, Rump, Oishi 2005.
     """
     longest = int(lengths.max())
     width = high.shape[1]
     if (lengths == longest).all():
-        return _sum_rows(high.reshape(-1, longest, width), low.reshape(-1, longest, width))
-    starts = np.cumsum(lengths) - lengths
-    places = starts[:, None] + np.arange(longest)
+        return _sum_rows(high.reshape(-1, longest, width), None if low is None else low.reshape(-1, longest, width))
+    places = (lengths.cumsum() - lengths)[:, None] + np.arange(longest)
     places[np.arange(longest) >= lengths[:, None]] = high.shape[0]  # a row of zeros
     nothing = np.zeros((1, width))
-    return _sum_rows(np.concatenate([high, nothing])[places], np.concatenate([low, nothing])[places])
+    padded_low = None if low is None else np.concatenate([low, nothing])[places]
+    return _sum_rows(np.concatenate([high, nothing])[places], padded_low)
 
 
-def _sum_rows(high: Array, low: Array) -> tuple[Array, Array]:
+def _sum_rows(high: Array, low: Array | None) -> tuple[Array, Array]:
     """(S, L, P) -> (S, P) twice."""
-    while (length := high.shape[1]) > 1:
-        half = length // 2
-        first, second = high[:, :half], high[:, half : 2 * half]
+    total = high[:, 0]
+    lost = np.zeros_like(total) if low is None else low[:, 0]
+    for row in range(1, high.shape[1]):
+        first, second = total, high[:, row]
         total = first + second
         shadow = total - first
-        lost = (first - (total - shadow)) + (second - shadow)
-        rest = low[:, :half] + low[:, half : 2 * half] + lost
-        if length % 2:
-            total = np.concatenate([total, high[:, -1:]], axis=1)
-            rest = np.concatenate([rest, low[:, -1:]], axis=1)
-        high, low = total, rest
-    return high[:, 0], low[:, 0]
+        lost = lost + ((first - (total - shadow)) + (second - shadow))
+        if low is not None:
+            lost = lost + low[:, row]
+    return total, lost

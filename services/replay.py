@@ -19,10 +19,14 @@ import numpy as np
 
 from services.messages import Array
 
+_CANONICAL = np.dtype("<f8")
+
 
 def digest_of(array: Array) -> str:
     """SHA-256, hex, of the elements as little-endian float64 in C order."""
-    return hashlib.sha256(np.ascontiguousarray(array, dtype="<f8").data).hexdigest()
+    if array.dtype != _CANONICAL or not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array, dtype=_CANONICAL)
+    return hashlib.sha256(array.data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

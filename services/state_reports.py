@@ -41,28 +41,24 @@ class StateReports:
         self._on_unheld = on_unheld
         self._waiting: dict[int, list[StateReport]] = {}  # by step: not replayed yet, or of a generation to come
         self._odd: dict[tuple[int, int], list[StateReport]] = {}  # (lineage, step) -> reports unlike the replay
-        self._confirmed: dict[int, set[int]] = {}  # lineage -> steps
         self._settled: set[tuple[int, int]] = set()  # (lineage, step) that the coordinator told as applied by all
         self._told: dict[int, list[int]] = {}  # step -> generations of a StepApplied that waits
 
     def take(self, entry: Entry) -> None:
         match entry.fact:
             case StateApplied() as fact:
-                self._add(StateReport(
-                    fact.step, fact.generation, worker_role(fact.worker),
-                    (fact.parameters_digest, fact.velocity_digest), entry.seq,
-                ))  # fmt: skip
+                digests = (fact.parameters_digest, fact.velocity_digest)
+                self._hear(fact.step, fact.generation, fact.worker, digests, entry.seq)
             case StepApplied() as told:
                 for worker, _, parameters, velocity in told.applied:
-                    digests = (parameters, velocity)
-                    self._add(StateReport(told.step, told.generation, worker_role(worker), digests, entry.seq))
+                    self._hear(told.step, told.generation, worker, (parameters, velocity), entry.seq)
                 self._told.setdefault(told.step, []).append(told.generation)
                 self._settle(told.step)
             case Proven() as proven:
                 digests = (proven.parameters_digest, proven.velocity_digest)
-                self._add(StateReport(proven.step, proven.generation, worker_role(proven.worker), digests, entry.seq))
+                self._hear(proven.step, proven.generation, proven.worker, digests, entry.seq)
             case Regrouped():
-                for step in [step for step, reports in self._waiting.items() if reports]:
+                for step in list(self._waiting):
                     self._retry(step)
             case _:
                 pass
@@ -82,9 +78,15 @@ class StateReports:
 
     # ------------------------------------------------------------ inside
 
-    def _add(self, report: StateReport) -> None:
+    def _hear(self, step: int, generation: int, worker: int, digests: Digests, seq: int) -> None:
+        lineage = self._lineage(step, generation, final=False)
+        if lineage is not None and lineage.digests[step] == digests and (lineage.index, step) not in self._odd:
+            self.compared += 1  # the usual case
+            lineage.confirmed.add(step)
+            return
+        report = StateReport(step, generation, worker_role(worker), digests, seq)
         if not self._judge(report, final=False):
-            self._waiting.setdefault(report.step, []).append(report)
+            self._waiting.setdefault(step, []).append(report)
 
     def _retry(self, step: int, final: bool = False) -> None:
         left = [report for report in self._waiting.pop(step) if not self._judge(report, final)]
@@ -106,7 +108,7 @@ class StateReports:
         self.compared += 1
         key = (lineage.index, report.step)
         if lineage.digests[report.step] == report.digests:
-            self._confirmed.setdefault(lineage.index, set()).add(report.step)
+            lineage.confirmed.add(report.step)
             if key in self._odd:
                 self._decide(key)
         else:
@@ -116,7 +118,7 @@ class StateReports:
         return True
 
     def _is_confirmed(self, key: tuple[int, int]) -> bool:
-        return key[1] in self._confirmed.get(key[0], ())
+        return key[1] in self._ledger.lineages[key[0]].confirmed
 
     def _settle(self, step: int) -> None:
         """The coordinator told that all have applied: whoever differs now will not be confirmed by a member to come."""

@@ -20,7 +20,7 @@ import numpy as np
 from services.invariants.base import Invariant
 from services.ledger import COORDINATOR, Ledger, Step, worker_role
 from services.messages import Array
-from services.reference import TOLERANCE_FLOORS, Answer, Question
+from services.reference import TOLERANCE_FLOORS, Answers, Question
 from services.replay import replay_sum
 from services.state_reports import StateReport
 
@@ -41,13 +41,16 @@ class Figures:
     smallest_bug: float = math.inf
     smallest_bug_floors: float = math.inf
 
-    def add(self, error: float, smallest_bug: float, floor: float) -> None:
-        self.noise_floor = max(self.noise_floor, floor)
-        self.worst_error = max(self.worst_error, error)
-        self.smallest_bug = min(self.smallest_bug, smallest_bug)
-        if floor > 0:
-            self.worst_error_floors = max(self.worst_error_floors, error / floor)
-            self.smallest_bug_floors = min(self.smallest_bug_floors, smallest_bug / floor)
+    def add(self, errors: Array, smallest_bugs: Array, floors: Array) -> None:
+        """Of some steps, one element each. What is no number is left out: it is a violation of its own."""
+        some = np.isfinite(errors) & (floors > 0)
+        self.noise_floor = max(self.noise_floor, float(floors.max()))
+        self.smallest_bug = min(self.smallest_bug, float(smallest_bugs.min()))
+        if some.any():
+            self.worst_error = max(self.worst_error, float(errors[some].max()))
+            self.worst_error_floors = max(self.worst_error_floors, float((errors[some] / floors[some]).max()))
+            bugs = smallest_bugs[some] / floors[some]
+            self.smallest_bug_floors = min(self.smallest_bug_floors, float(bugs.min()))
 
     def document(self) -> dict[str, Any]:
         def finite(value: float) -> float | None:
@@ -99,50 +102,75 @@ class GradientExactness(Invariant):
 
     def _judge_block(self) -> None:
         steps, self._block = self._block, []
+        try:
+            self._judge_steps(steps)
+        except (IndexError, ValueError) as error:  # ids beyond the data, a value of another size
+            if len(steps) == 1:
+                self.cannot_say(f"step {steps[0].number} could not be judged: {error}")
+                return
+            for step in steps:
+                self._block = [step]
+                self._judge_block()
+
+    def _judge_steps(self, steps: list[Step]) -> None:
         reference = self.ledger.reference
         assert reference is not None
         questions = []
         for step in steps:
             assert step.before is not None
             questions.append(Question(step.before.parameters, step.committed.sample_ids))
-        for step, answer in zip(steps, reference.answer(questions), strict=True):
+        answers = reference.answer(questions)
+        taken = [place for place, step in enumerate(steps) if not step.committed.skip]
+        if taken:
+            self._judge_values(steps, taken, answers)
+            self._judge_contributions(steps, taken, answers)
+        for step in steps:
             if step.committed.skip:
                 self._judge_skip(step)
-            else:
-                self._judge_step(step, answer)
             step.lineage.checked.add(step.number)
 
-    def _judge_step(self, step: Step, answer: Answer) -> None:
-        assert step.reduced is not None
-        assert step.reduced.value is not None
-        role = worker_role(step.reduced.worker)
-        error = self._compare(step, role, "the reduced gradient", step.reduced.value, answer.union, answer.union_floor)
-        committed = step.committed
-        self.figures.add(error, _smallest_bug(committed.contributors, committed.total, answer), answer.union_floor)
-        for place, (worker, _, _) in enumerate(committed.contributors):
-            contributed = step.contributions.get(worker)
-            if contributed is not None and contributed.gradient is not None:
-                role = worker_role(worker)
-                own, floor = answer.groups[place], answer.group_floors[place]
-                self._compare(step, role, f"the contribution of {role}", contributed.gradient, own, floor)
+    def _judge_values(self, steps: list[Step], taken: list[int], answers: Answers) -> None:
+        """The reduced values of the steps at `taken`."""
+        values = []
+        for place in taken:
+            reduced = steps[place].reduced
+            assert reduced is not None
+            assert reduced.value is not None
+            values.append(reduced.value)
+        own, floors = answers.unions[taken], answers.union_floors[taken]
+        errors = _errors(values, own)
+        self.figures.add(errors, _smallest_bugs(answers)[taken], floors)
+        self.checks += len(taken)
+        for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors)).tolist():
+            reduced = steps[taken[row]].reduced
+            assert reduced is not None
+            differs = _Difference(values[row], own[row], float(floors[row]))
+            self._differs(steps[taken[row]], worker_role(reduced.worker), "the reduced gradient", differs)
 
-    def _compare(self, step: Step, role: str, what: str, told: Array, own: Array, floor: float) -> float:
-        """The largest error; a violation when it is above the tolerance or no number."""
-        self.checks += 1
-        if told.shape != own.shape:
-            self.violated(step.number, role, f"{what} has {told.size} elements, the model {own.size}", step.entry.seq)
-            return math.nan
-        with np.errstate(all="ignore"):
-            errors = np.abs(told - own)
-        error = float(errors.max())
-        if not error <= TOLERANCE_FLOORS * floor:
-            at = int(errors.argmax())  # the first NaN, if there is one
-            self.violated(
-                step.number, role, f"{what} differs from the reference by {error:.3g}, tolerance"
-                f" {TOLERANCE_FLOORS * floor:.3g} (element {at}: {float(told[at])!r} against {float(own[at])!r})",
-                step.entry.seq,
-            )  # fmt: skip
-        return error
+    def _judge_contributions(self, steps: list[Step], taken: list[int], answers: Answers) -> None:
+        """Every contribution to these steps that was recorded whole."""
+        found: list[tuple[Step, int, int, Array]] = []  # step, worker, row of its group, gradient
+        for place in taken:
+            step = steps[place]
+            for at, (worker, _, _) in enumerate(step.committed.contributors, start=int(answers.starts[place])):
+                contributed = step.contributions.get(worker)
+                if contributed is not None and contributed.gradient is not None:
+                    found.append((step, worker, at, contributed.gradient))
+        if not found:
+            return
+        rows = [at for _, _, at, _ in found]
+        own, floors = answers.groups[rows], answers.group_floors[rows]
+        errors = _errors([gradient for _, _, _, gradient in found], own)
+        self.checks += len(found)
+        for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors)).tolist():
+            step, worker, _, gradient = found[row]
+            role = worker_role(worker)
+            self._differs(
+                step, role, f"the contribution of {role}", _Difference(gradient, own[row], float(floors[row]))
+            )
+
+    def _differs(self, step: Step, role: str, what: str, difference: _Difference) -> None:
+        self.violated(step.number, role, f"{what} {difference}", step.entry.seq)
 
     def _judge_skip(self, step: Step) -> None:
         """A skip is right only when something really was not finite: what the offenders contributed, or the sum."""
@@ -178,17 +206,46 @@ def replay_contributions(step: Step) -> Array:
     return replay_sum(ordered, step.committed.total)
 
 
-def _smallest_bug(contributors: tuple[tuple[int, int, int], ...], total: int, answer: Answer) -> float:
-    """The smallest change (largest element) that one contribution dropped, dropped and the rest re-weighted, or
-    doubled, or a mean of means, would make to this step's gradient."""
-    counts = np.array([count for _, _, count in contributors], dtype=np.float64)
-    weights = counts / total
-    smallest = float((weights * np.abs(answer.groups).max(axis=1)).min())  # dropped or doubled
-    if len(contributors) == 1:
-        return smallest
-    others = weights / (1 - weights)
-    reweighted = np.abs(answer.groups - answer.union).max(axis=1) * others
-    smallest = min(smallest, float(reweighted.min()))
-    if counts.min() != counts.max():
-        smallest = min(smallest, float(np.abs(answer.groups.mean(axis=0) - answer.union).max()))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Difference:
+    """A value, the reference's, and the floor below which they may differ."""
+
+    told: Array
+    own: Array
+    floor: float
+
+    def __str__(self) -> str:
+        with np.errstate(all="ignore"):
+            errors = np.abs(self.told - self.own)
+        at = int(errors.argmax())  # the first NaN, if there is one
+        return (
+            f"differs from the reference by {float(errors[at]):.3g}, tolerance {TOLERANCE_FLOORS * self.floor:.3g}"
+            f" (element {at}: {float(self.told[at])!r} against {float(self.own[at])!r})"
+        )
+
+
+def _errors(told: list[Array], own: Array) -> Array:
+    """The largest error of each row; NaN where anything is not a number. Raises ValueError for another size."""
+    if any(value.shape != own.shape[1:] for value in told):
+        raise ValueError(f"a gradient does not have the {own.shape[1]} elements of the model")
+    with np.errstate(all="ignore"):
+        errors: Array = np.abs(np.array(told) - own).max(axis=1)
+    return errors
+
+
+def _smallest_bugs(answers: Answers) -> Array:
+    """For each step the smallest change (of its largest element) that one contribution dropped, dropped with the rest
+    re-weighted, or doubled would make, or a mean of means where sizes differ. (K,)"""
+    weights = answers.sizes / answers.totals.repeat(answers.counts)
+    changes = weights * np.abs(answers.groups).max(axis=1)  # dropped or doubled
+    with np.errstate(all="ignore"):
+        away = np.abs(answers.groups - answers.unions.repeat(answers.counts, axis=0)).max(axis=1)
+        reweighted = np.where(weights < 1, away * weights / (1 - weights), math.inf)
+    smallest: Array = np.minimum.reduceat(np.minimum(changes, reweighted), answers.starts)
+    for place, (start, count) in enumerate(zip(answers.starts.tolist(), answers.counts.tolist(), strict=True)):
+        sizes = answers.sizes[start : start + count]
+        if count > 1 and sizes.min() != sizes.max():
+            mean_of_means = answers.groups[start : start + count].mean(axis=0)
+            change = float(np.abs(mean_of_means - answers.unions[place]).max())
+            smallest[place] = min(float(smallest[place]), change)
     return smallest
