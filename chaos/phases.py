@@ -130,7 +130,7 @@ PHASES: tuple[PhaseInfo, ...] = (
     PhaseInfo(
         SERVER,
         "gathering",
-        "every contribution received, nothing summed",
+        "`close` received, nothing summed",
         "ready",
         "relaunch, attempt + 1 of the same contributors",
         "the server holds nothing authoritative: every gradient is still with its contributor",
