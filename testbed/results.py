@@ -1,44 +1,36 @@
 """What a run came to, as one versioned document: the verifier's verdict, and what the testbed adds to it.
 
-The testbed judges nothing. It adds where the run is, how its processes ended, and, computed anew from the final
-published checkpoint, the hash of the parameters and how the model does on the held-out data. `params_sha256` is over
-the parameters as little-endian float64 in the order of `training.models`.
+The testbed judges nothing. It adds where the run is, how its processes ended, what the history says about faults, and,
+computed anew from the final published checkpoint, the hash of the parameters and how the model does on the held-out
+data. `params_sha256` is over the parameters as little-endian float64 in the order of `training.models`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from services.records import Admitted, FaultActed, FaultArmed, FaultMissed, FaultUndone, Regrouped
 from testbed.engines.base import EngineOutcome, RunPlan
 from testbed.exit_codes import ExitCode, exit_code_of
+from testbed.history_facts import read_facts
 from testbed.run_folder import RunFolder
 from training.checkpoint import newest_good
 from training.digest import array_digest
 from training.errors import CheckpointError
 from training.models import evaluate
+from training.numerics import model_fingerprint
 from training.real_disk import RealDisk
 
 SCHEMA = "gradstorm.run/1"
 _VERDICTS = ("pass", "violated", "unknown")
-
-# What the verifier's document must bring, and what stands there when it never came.
-_ABSENT: dict[str, Any] = {
-    "steps_committed": 0,
-    "steps_checked": 0,
-    "kills": 0,
-    "generations": 0,
-    "worst_gradient_error": None,
-    "noise_floor": None,
-    "tolerance": None,
-    "smallest_detectable_bug": None,
-    "invariants": {},
-    "faults": [],
-    "observations": [],
-    "samples": {"epochs": 0, "committed": 0, "lost": 0, "repeated": 0},
-    "numerics": {},
-}
+_KILLING = ("kill", "power_cut")
+_NOISE_FLOOR_IS = (
+    "the error that rounding alone may leave in one element of the reduced gradient; services/invariants/"
+    "gradient_exactness.py derives it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +52,11 @@ class RunResult:
         return self.exit_code is ExitCode.PASS
 
 
-@dataclass(frozen=True, slots=True)
-class FinalModel:
-    """The last published checkpoint, and how its model does on the held-out samples (mean cross-entropy, share)."""
-
-    step: int | None = None
-    params_sha256: str | None = None
-    loss: float | None = None
-    accuracy: float | None = None
-    skipped: tuple[str, ...] = field(default=())
-
-
 def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcome) -> RunResult:
     """Put the document together; writes nothing."""
     verdict = _verdict(outcome)
     code = exit_code_of(verdict, outcome.stop_condition)
-    final = final_model(plan, folder)
     document = {
-        **_ABSENT,
-        **outcome.verdict,
         "schema": SCHEMA,
         "run_id": plan.config.run_id,
         "run_dir": str(folder.path),
@@ -92,14 +70,56 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         "stop_condition": outcome.stop_condition,
         "stop_reason": outcome.stop_reason,
         "aborted": outcome.aborted,
-        "final_step": final.step,
-        "params_sha256": final.params_sha256,
-        "final_loss": final.loss,
-        "final_accuracy": final.accuracy,
+        **verifier_part(outcome.verdict),
+        **history_part(folder),
+        **_final_part(plan, folder),
+        "numerics": _numerics(plan, folder),
         "exits": [asdict(one) for one in outcome.exits],
         "replay": f"gradstorm replay {folder.path}",
     }
     return RunResult(document, folder.path, code)
+
+
+def verifier_part(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """The verifier's document in the words of ours; zeros and nulls when it never came."""
+    gradient = verdict.get("gradient", {})
+    return {
+        "reasons": verdict.get("reasons", ["the verifier gave no verdict"]),
+        "steps_committed": verdict.get("steps_committed", 0),
+        "steps_checked": verdict.get("steps_checked", 0),
+        "steps_void": verdict.get("steps_void", 0),
+        "worst_gradient_error": gradient.get("worst_error"),
+        "noise_floor": gradient.get("noise_floor"),
+        "noise_floor_is": _NOISE_FLOOR_IS,
+        "tolerance": gradient.get("tolerance"),
+        "smallest_detectable_bug": gradient.get("smallest_detectable_bug"),
+        "gradient": gradient,
+        "invariants": {entry["name"]: _invariant(entry) for entry in verdict.get("invariants", [])},
+        "observations": verdict.get("observations", []),
+        "samples": verdict.get("samples") or {"epochs": 0, "committed": 0, "lost": 0, "repeated": 0},
+        "history": verdict.get("history", {}),
+    }
+
+
+def history_part(folder: RunFolder) -> dict[str, Any]:
+    """Faults with their witnesses, kills and generations, as the history tells them."""
+    faults: dict[str, dict[str, Any]] = {}
+    generation = 0
+    for told in read_facts(folder.history_path, (FaultArmed, FaultActed, FaultUndone, FaultMissed, Regrouped)):
+        match told.fact:
+            case FaultArmed() as armed:
+                row = _fault_row(faults, armed.fault)
+                row.update(kind=armed.kind, target=armed.target, trigger=armed.trigger)
+            case FaultActed() as acted:
+                _fault_row(faults, acted.fault).update(state="acted", witness=acted.witness, acted_seq=told.seq)
+            case FaultUndone() as undone:
+                _fault_row(faults, undone.fault).update(state="undone", undo=undone.witness, undone_seq=told.seq)
+            case FaultMissed() as missed:
+                _fault_row(faults, missed.fault).update(state="missed", reason=missed.reason, undone_seq=told.seq)
+            case Regrouped() as regrouped:
+                generation = max(generation, regrouped.generation)
+    kills = sum(_deaths(row) for row in faults.values())
+    return {"kills": kills, "generations": generation, "faults": list(faults.values())}
 
 
 def _verdict(outcome: EngineOutcome) -> str:
@@ -109,19 +129,41 @@ def _verdict(outcome: EngineOutcome) -> str:
     return "unknown" if outcome.aborted and verdict == "pass" else verdict
 
 
-def final_model(plan: RunPlan, folder: RunFolder) -> FinalModel:
-    """Read the final published checkpoint and evaluate it. Nulls when there is none that can be read."""
+def _invariant(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key not in ("name", "checks")} | {"checked": entry["checks"]}
+
+
+def _fault_row(faults: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    return faults.setdefault(name, {"fault": name, "kind": "", "target": "", "state": "armed", "witness": {}})
+
+
+def _deaths(row: Mapping[str, Any]) -> int:
+    """How many processes a fault killed: one, or those that its witness lists."""
+    if row["kind"] not in _KILLING or not row["witness"]:
+        return 0
+    return len(str(row["witness"].get("killed", row["target"])).split(","))
+
+
+def _final_part(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
+    """From the newest good checkpoint; nulls when there is none that can be read."""
     config = plan.config
+    names = ("final_step", "params_sha256", "final_loss", "final_accuracy")
     try:
-        _, found, damages = newest_good(RealDisk(), str(folder.checkpoints), config.model, config.dataset_sha256)
+        _, found, _ = newest_good(RealDisk(), str(folder.checkpoints), config.model, config.dataset_sha256)
     except (CheckpointError, OSError):
-        return FinalModel()
+        return dict.fromkeys(names)
     held_out = (plan.dataset.test_features, plan.dataset.test_labels)
     loss, accuracy = evaluate(config.model, found.parameters, *held_out)
-    return FinalModel(
-        step=found.step,
-        params_sha256=array_digest(found.parameters),
-        loss=loss,
-        accuracy=accuracy,
-        skipped=tuple(f"{damage.name}: {damage.reason}" for damage in damages),
-    )
+    return dict(zip(names, (found.step, array_digest(found.parameters), loss, accuracy), strict=True))
+
+
+def _numerics(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
+    """Fingerprints of this process and of the members; equality is demanded bitwise where they agree."""
+    admitted = [told.fact for told in read_facts(folder.history_path, (Admitted,))]
+    members = {fact.numerics for fact in admitted if isinstance(fact, Admitted)}
+    rows = max(1, min(plan.config.batch.size, plan.config.sample_count))
+    return {
+        "driver": model_fingerprint(plan.config.model, rows),
+        "members": sorted(members),
+        "equality": "bitwise" if len(members) <= 1 else "tolerance across machines",
+    }

@@ -57,10 +57,11 @@ def _observations(document: Mapping[str, Any]) -> list[str]:
 
 def _failure(document: Mapping[str, Any]) -> list[str]:
     """Invariant, first bad step and role, active faults, the run's folder, the replay command."""
-    lines = []
+    lines = [f"because: {reason}" for reason in document["reasons"]]
     for name, entry in sorted(document["invariants"].items()):
         if entry["verdict"] != "pass":
             lines.append(f"{entry['verdict'].upper()}: {name}: {_first(entry)}")
+            lines += _active(document, entry)
     if document["stop_condition"] not in ("", "finished"):
         lines.append(f"STOPPED: {document['stop_condition']} {document['stop_reason']}".rstrip())
     if document["aborted"]:
@@ -70,8 +71,23 @@ def _failure(document: Mapping[str, Any]) -> list[str]:
 
 
 def _first(entry: Mapping[str, Any]) -> str:
-    violation = entry.get("first_violation") or entry.get("reason") or ""
-    return _text(violation)
+    first = entry.get("first_violation")
+    if first:
+        return f"step {first['step']}, {first['role']}: {first['what']}"
+    return "; ".join(entry.get("reasons", []))
+
+
+def _active(document: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+    """The faults in force at the history line that shows the violation."""
+    first = entry.get("first_violation")
+    if not first or not first["seq"]:
+        return []
+    active = [
+        fault["fault"]
+        for fault in document["faults"]
+        if fault.get("acted_seq", first["seq"]) < first["seq"] <= fault.get("undone_seq", first["seq"])
+    ]
+    return [f"  active faults then: {', '.join(active) or 'none'}; history line {first['seq']}"]
 
 
 def _summary(result: RunResult) -> str:

@@ -234,10 +234,10 @@ class LocalRun:
         while True:
             await asyncio.sleep(_TICK_S)
             quiet_s = time.monotonic() - self._heard_s
-            if self._missing:
-                since_s = time.monotonic() - self._began_s
+            since_s = time.monotonic() - self._began_s
+            if self._missing and since_s > _QUIET_S:
                 self._progress.waiting("roles to connect", tuple(sorted(self._missing)), since_s, CONNECT_S)
-            elif quiet_s > _QUIET_S and not self._stop_condition:
+            elif not self._missing and quiet_s > _QUIET_S and not self._stop_condition:
                 timing = self._plan.config.timing
                 bound_s = (timing.join_wait_ms + timing.deadline_ms + timing.exchange_ms + timing.lease_ms) / 1000.0
                 self._progress.waiting("the next step", self._driver.waiting, quiet_s, bound_s)

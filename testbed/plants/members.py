@@ -33,21 +33,21 @@ def fence_skipped() -> list[Patch]:
 
 @plant("step-repeated", invariant="step monotonicity")
 def step_repeated() -> list[Patch]:
-    """Nobody counts step 5: it is opened, computed and committed a second time."""
+    """Nobody counts step 3: it is opened, computed and committed a second time."""
     open_next, apply = Stepping._open_next, Worker._apply
     repeated: set[int] = set()
 
     def open_again(self: Stepping) -> None:
-        if self.step == 5 and id(self) not in repeated:
+        if self.step == 3 and id(self) not in repeated:
             repeated.add(id(self))
-            self.step = 4
+            self.step = 2
         open_next(self)
 
     def forget(self: Worker, state: object) -> None:
         before = self.step
         apply(self, state)  # type: ignore[arg-type]
-        if self.step == 5 and before == 4 and id(self) not in repeated:
+        if self.step == 3 and before == 2 and id(self) not in repeated:
             repeated.add(id(self))
-            self.step = 4
+            self.step = 2
 
     return [(Stepping, "_open_next", open_again), (Worker, "_apply", forget)]

@@ -1,0 +1,48 @@
+"""The facts of a saved history, for whoever wants to look at a run rather than judge it.
+
+Arrays stay on disk: a history may hold gigabytes of them, and what is wanted here are decisions, faults and numbers.
+Damaged lines are passed over; judging them is the verifier's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.fact_reading import UnreadableFact, read_fact
+from services.records import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One fact, the line that tells it, who told it, and when by the verifier's role clock."""
+
+    seq: int
+    source: str
+    launch: int
+    at_ms: float
+    fact: Fact
+
+
+def read_facts(path: Path, kinds: Iterable[type[Fact]]) -> Iterator[Told]:
+    """The facts of these kinds in the history at `path`, in order; none when there is no history."""
+    marks = [f'"kind":"{kind.__name__}"'.encode() for kind in kinds]
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if any(mark in line for mark in marks):
+                told = _told(line)
+                if told is not None:
+                    yield told
+
+
+def _told(line: bytes) -> Told | None:
+    try:
+        record = json.loads(line)
+        fact = read_fact(record["kind"], json.dumps(record["body"]), {})
+        return Told(record["seq"], record["source"], record["launch"], record["at_ms"], fact)
+    except (ValueError, KeyError, TypeError, UnreadableFact):
+        return None
