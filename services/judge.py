@@ -241,3 +241,10 @@ class Judge:
             final["test_loss"] = loss if loss == loss else None  # noqa: PLR0124 - NaN has no place in JSON
             final["test_accuracy"] = accuracy
         return final
+
+
+def broken_document(reason: str) -> dict[str, Any]:
+    """The verdict when there is no judge left to ask."""
+    judge = Judge(b"")
+    judge.evidence.reasons = [f"the judge broke: {reason}"]
+    return judge.finish()
