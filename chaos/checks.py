@@ -248,8 +248,7 @@ def _whole_problems(scenario: Scenario) -> Iterator[Problem]:
     timed = [index for index, fault in enumerate(scenario.faults) if fault.timed]
     links = any(isinstance(fault, LinkFault) for fault in scenario.faults)
     if scenario.fixed and timed:
-        text = f"fault {timed[0] + 1} follows a clock, so two runs may differ; set fixed: false"
-        yield Problem(("fixed",), text)
+        yield at_fault(timed[0], (), "follows a clock, so two runs may differ; set fixed: false")
     if not scenario.fixed and not timed and not links:
         yield Problem(("fixed",), "no fault follows a clock, so the result is fixed; remove fixed: false")
     for name, count in scheduled(scenario.faults, scenario.training.workers).items():

@@ -52,13 +52,11 @@ def _worker_problems(faults: Sequence[AnyFault], workers: int, worker: int) -> I
     lives = lives_of(faults, worker, workers)
     enders = {life.ended_by for life in lives}
     slow = {fault.step for _, _, fault in faults_on(faults, worker) if isinstance(fault, Straggle)}
-    stood: dict[object, int] = {}
+    stand = [position for position, _, _ in faults_on(faults, worker)]
     for position, index, fault in faults_on(faults, worker):
-        if position in stood:
-            text = f"fault {stood[position] + 1} has worker-{worker} stand at the same point; one of them must go"
-            yield at_fault(index, (), text)
+        if stand.count(position) > 1:
+            yield at_fault(index, (), f"worker-{worker} stands at this point for two faults; one of them must go")
             continue
-        stood[position] = index
         there = index in enders if leaves(fault) else any(life.holds(position) for life in lives)
         if not there:
             yield at_fault(index, _step_path(fault), _why_absent(lives, worker, position[0], faults))

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from chaos.fault_kinds.base import nearest
+from chaos.fault_kinds.base import TimeTrigger, nearest
 from chaos.faults import KINDS
 from chaos.problem import Path, Problem
 
@@ -46,9 +46,12 @@ def explain(error: ErrorDetails, root: type[BaseModel], data: Any) -> Problem:
         case "union_tag_invalid":
             return Problem((*path, "kind"), _unknown_kind(str(context["tag"])))
         case "literal_error":
-            return Problem(path, f"unknown {path[-1]} {error['input']!r}{_nearest_literal(error)}")
+            word = path[-2] if isinstance(path[-1], int) else path[-1]
+            return Problem(path, f"unknown word for {word}: {error['input']!r}{_nearest_literal(error)}")
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
             return Problem(path, f"{error['input']!r} is out of range: {_range_text(error['type'], context)}")
+        case "string_pattern_mismatch":
+            return Problem(path, f"{error['input']!r} must be lower-case letters, digits and hyphens")
         case kind if kind in _WORDS:
             got = "" if kind in ("missing", "union_tag_not_found") else f", not {error['input']!r}"
             return Problem(path, _WORDS[kind] + got)
@@ -99,6 +102,8 @@ def _keys_at(root: type[BaseModel], path: Path, data: Any) -> list[str]:
 def _model_of(model: type[BaseModel], name: str, value: Any) -> type[BaseModel] | None:
     """The model of a field; of a union's, the one that shares most keys with the value."""
     candidates = _models_in(model.model_fields[name].annotation)
+    if isinstance(value, dict) and "at_ms" in value and TimeTrigger in candidates:
+        return TimeTrigger
     keys = set(value) if isinstance(value, dict) else set()
     return max(candidates, key=lambda item: len(keys & set(item.model_fields)), default=None)
 

@@ -28,7 +28,7 @@ from chaos.problem import Problem
 from chaos.training_setup import DatasetSetup, ModelSetup, TrainingSetup
 from chaos.yaml_text import MarkedYaml, YamlError, load_marked
 from services.config import RunConfig, Strategy
-from training.datasets import Dataset
+from training.dataset import Dataset
 from training.errors import ConfigurationError
 
 EngineName = Literal["sim", "local", "containers", "lan"]

@@ -26,6 +26,7 @@ class KillAct(Act):
         self.target = fault.target
         self.returns_at = fault.relaunch_at
         self.lossy = isinstance(fault, PowerCut)
+        self._victims: list[str] = []
         self._dying: list[str] = []
         self._codes: dict[str, int] = {}
         self._missing: list[str] = []  # launched again, not back yet
@@ -33,11 +34,11 @@ class KillAct(Act):
         self._recovered = False
 
     def strike(self, hold: Hold | None) -> list[Action]:
-        victims = self._victims()
+        victims = self._find_victims()
         if not victims:
             return self.miss(f"{self.target} was not running")
         self.stage = Stage.STRUCK
-        self._dying = list(victims)
+        self._victims, self._dying = victims, list(victims)
         if self.target == EVERYONE:
             self.board.revivers.add(self.name)
         actions: list[Action] = []
@@ -83,7 +84,7 @@ class KillAct(Act):
 
     # ------------------------------------------------------------ inside
 
-    def _victims(self) -> list[str]:
+    def _find_victims(self) -> list[str]:
         running = self.board.running
         if self.target != EVERYONE:
             return [self.target] if self.target in running else []
@@ -104,14 +105,14 @@ class KillAct(Act):
             return self.miss(f"{role} exited by itself with code {code} before the signal")
         witness = {**point_witness(self.start), "exit_code": next(iter(self._codes.values()))}
         if self.target == EVERYONE:
-            witness["killed"] = ", ".join(self._codes)
+            witness["killed"] = ", ".join(self._victims)
         return self.acted(witness) + self._launch()
 
     def _launch(self) -> list[Action]:
         if is_worker(self.target) and self.returns_at is None:
             return self.undone({"how": f"nothing to undo: {self.target} stays out"})
-        launches: list[Action] = [Launch(role) for role in self._codes]
-        self._missing = [role for role in self._codes if role not in self.board.awaited_by]
+        launches: list[Action] = [Launch(role) for role in self._victims]
+        self._missing = [role for role in self._victims if role not in self.board.awaited_by]
         if self.returns_at is not None:
             self.board.awaited_by[self.target] = self.name
             self.begin_open_wait(f"{self.target} to be back in step {self.returns_at}")
