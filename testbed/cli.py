@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -53,7 +54,9 @@ def _top(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `gradstorm` command."""
+    """Entry point of the `gradstorm` command. SIGTERM and a closed terminal end a run as Ctrl-C does: in order."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     sys.exit(run_command(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -48,11 +48,15 @@ def _invariants(document: Mapping[str, Any]) -> list[str]:
 
 
 def _faults(document: Mapping[str, Any]) -> list[str]:
-    return [f"  fault {_fault(fault)}" for fault in document["faults"]]
+    return [f"  fault       {_fault(fault)}" for fault in document["faults"]]
 
 
 def _observations(document: Mapping[str, Any]) -> list[str]:
-    return [f"  observed: {_text(observation)}" for observation in document["observations"]]
+    return [
+        f"  observed    {seen['kind']}, {seen['count']} times, first at step {seen['first_step']} ({seen['role']}):"
+        f" {seen['what']}"
+        for seen in document["observations"]
+    ]
 
 
 def _failure(document: Mapping[str, Any]) -> list[str]:
@@ -111,19 +115,19 @@ def _mark(verdict: str) -> str:
     return {"pass": "ok ", "violated": "BAD", "unknown": "?  "}.get(verdict, "?  ")
 
 
-def _fault(fault: Any) -> str:
-    if not isinstance(fault, Mapping):
-        return str(fault)
-    rest = {key: value for key, value in fault.items() if key not in ("fault", "name")}
-    return f"{fault.get('fault', fault.get('name', '?'))}: {_text(rest)}"
+def _fault(fault: Mapping[str, Any]) -> str:
+    parts = [f"{fault['fault']} {fault['state']}"]
+    if fault["witness"]:
+        parts.append(f"witness: {_pairs(fault['witness'])}")
+    if fault.get("undo"):
+        parts.append(f"undone: {_pairs(fault['undo'])}")
+    if fault.get("reason"):
+        parts.append(str(fault["reason"]))
+    return "; ".join(parts)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items() if inner not in ("", None, {}, []))
-    if isinstance(value, list | tuple):
-        return ", ".join(_text(inner) for inner in value)
-    return str(value)
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value != "")
 
 
 def _words(values: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """One body on every engine: what a `fixed` scenario ends with does not depend on engine or strategy.
 
-For each of them: verdict pass, every committed step checked, and one `params_sha256` over engines and strategies, equal
-to what one process computes from the recorded contributor sets. Two simulated runs have the same history, byte for byte.
+For each of them: verdict pass, every committed step checked, and one `params_sha256` over engines and strategies,
+equal to what one process computes from the recorded contributor sets. Two simulated runs have the same history, byte
+for byte.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,25 +15,9 @@ import pytest
 from testbed.engines.base import EngineError
 from testbed.engines.process import ProcessGroup, log_tail
 from testbed.engines.watchdog import follow, kill_registered, start_mark
+from tests.testbed.waiting import wait_until
 
 SLEEPER = [sys.executable, "-S", "-c", "print('up', flush=True); import signal; signal.pause()"]
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether the condition came true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        select_nothing(0.01)
-    return True
-
-
-def select_nothing(seconds: float) -> None:
-    """Let others run for a moment."""
-    import select
-
-    select.select([], [], [], seconds)
 
 
 class Exits:
