@@ -147,7 +147,7 @@ def _earlier(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _plainer_faults(scenario: Scenario) -> Iterator[Scenario]:
-    """Without a relaunch, without a chunk."""
+    """Without a relaunch, without a chunk, on fewer links."""
     for index, fault in enumerate(scenario.faults):
         for plainer in _plainer(fault):
             yield with_faults(scenario, [*scenario.faults[:index], plainer, *scenario.faults[index + 1 :]])
@@ -159,6 +159,21 @@ def _plainer(fault: AnyFault) -> Iterator[AnyFault]:
     trigger = getattr(fault, "trigger", None)
     if getattr(trigger, "chunk", 0) and trigger is not None:
         yield fault.model_copy(update={"trigger": trigger.model_copy(update={"chunk": 0})})
+    if isinstance(fault, LinkFault):
+        yield from _fewer_links(fault)
+
+
+def _fewer_links(fault: AnyFault) -> Iterator[AnyFault]:
+    """Without one of its pairs, or without one role of its groups."""
+    assert isinstance(fault, LinkFault)
+    if fault.pairs is not None and len(fault.pairs) > 1:
+        for pair in fault.pairs:
+            yield fault.model_copy(update={"pairs": [other for other in fault.pairs if other != pair]})
+    for gone in [role for group in fault.groups or [] for role in group]:
+        left = [[role for role in group if role != gone] for group in fault.groups or []]
+        left = [group for group in left if group]
+        if len(left) > 1:
+            yield fault.model_copy(update={"groups": left})
 
 
 def _plainer_setup(scenario: Scenario) -> Iterator[Scenario]:
