@@ -52,12 +52,13 @@ from testbed.engines.sim_world import Exited, World
 from testbed.plants import planted
 from testbed.run_folder import RunFolder
 from training.dataset import dataset_to_bytes
-from training.disk import LossyDisk, WriteFile
+from training.disk import LossyDisk, SyncDir, SyncFile, WriteFile, apply_all
 from training.numerics import fingerprint
 
 NOTICE_MS = 0.1  # what it takes the driver to learn of something
 ENDING_MS = 60_000.0  # virtual time that the roles have to end after the coordinator did
 CALLS_MAX = 50_000_000
+DATASET = "dataset.safetensors"
 
 
 class SimEngine:
@@ -87,7 +88,7 @@ class _Session:
         self.progress = progress
         self.disk = LossyDisk()
         self.blob = dataset_to_bytes(plan.dataset)
-        self.disk.apply(WriteFile("dataset.safetensors", self.blob))
+        apply_all(self.disk, (WriteFile(DATASET, self.blob), SyncFile(DATASET), SyncDir("")))  # a power cut spares it
         self.world = World(plan.config.seed, plan.config, fingerprint(), self.disk, self._watch, self._to_driver)
         self.world.network.on_affected = self._affected
         self.driver = Driver(plan.scenario, plan.config.strategy)
