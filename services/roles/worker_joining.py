@@ -177,8 +177,12 @@ class JoiningWorker:
 
     def _adopt(self, message: Adopt) -> None:
         """Fetch the state that the coordinator names, unless it is held already or coming in."""
-        if message == self._adopting and self._assembly is not None and self._assembly.progressed():
-            return
+        if message == self._adopting:
+            if isinstance(self._answered, Proved):
+                self._send(COORDINATOR, self._answered)
+                return
+            if self._assembly is None or self._assembly.progressed():
+                return  # being proved, or coming in
         self._adopting, self._answered = message, None
         self._exchange = self._held = self._commit = self._gradient = self._computing = None
         self._now_out.append(Phase("sync", message.step + 1))
