@@ -21,35 +21,9 @@ import numpy as np
 from training.arrays import IntArray
 from training.config import BatchConfig
 from training.errors import ConfigurationError, ContractError, DataError
+from training.generator import GeneratorState, generator_state, set_generator, whole_number
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratorState:
-    """A PCG64 state. `state` and `increment` are 128-bit integers, hence decimal strings in JSON."""
-
-    state: int
-    increment: int
-    has_uint32: int
-    uinteger: int
-
-    def to_json(self) -> Json:
-        """A dict that `json.dumps` takes."""
-        return {
-            "bit_generator": "PCG64",
-            "state": str(self.state),
-            "increment": str(self.increment),
-            "has_uint32": self.has_uint32,
-            "uinteger": self.uinteger,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "GeneratorState":
-        """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
-        if value["bit_generator"] != "PCG64":
-            raise ValueError(f"generator {value['bit_generator']!r} is not PCG64")
-        return cls(int(value["state"]), int(value["increment"]), _whole(value["has_uint32"]), _whole(value["uinteger"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +57,10 @@ class SamplerState:
         """Inverse of `to_json`. Raises DataError that says what is wrong."""
         try:
             return cls(
-                _whole(value["sample_count"]),
-                _whole(value["seed"]),
-                _whole(value["epoch"]),
-                tuple(_whole(sample) for sample in value["committed"]),
+                whole_number(value["sample_count"]),
+                whole_number(value["seed"]),
+                whole_number(value["epoch"]),
+                tuple(whole_number(sample) for sample in value["committed"]),
                 GeneratorState.from_json(value["generator_at_epoch"]),
                 GeneratorState.from_json(value["generator"]),
             )
@@ -136,9 +110,9 @@ class Sampler:
         except ConfigurationError as error:
             raise DataError(f"damaged sampler state: {error}") from error
         sampler._epoch = state.epoch
-        _set_generator(sampler._generator, state.generator_at_epoch)
+        set_generator(sampler._generator, state.generator_at_epoch)
         sampler._begin_epoch()
-        if _generator_state(sampler._generator) != state.generator:
+        if generator_state(sampler._generator) != state.generator:
             raise DataError(
                 f"damaged sampler state: drawing epoch {state.epoch} again does not lead to the saved generator"
                 " state; use another checkpoint"
@@ -218,11 +192,11 @@ class Sampler:
             self._epoch,
             tuple(np.flatnonzero(done).tolist()),
             self._at_epoch,
-            _generator_state(self._generator),
+            generator_state(self._generator),
         )
 
     def _begin_epoch(self) -> None:
-        self._at_epoch = _generator_state(self._generator)
+        self._at_epoch = generator_state(self._generator)
         self._permutation: IntArray = self._generator.permutation(self._sample_count)
         self._place_of: IntArray = np.empty_like(self._permutation)
         self._place_of[self._permutation] = np.arange(self._sample_count)
@@ -246,28 +220,3 @@ class Sampler:
         repeated = sorted(sample for sample, times in Counter(ids).items() if times > 1)
         what = f"ids {gone[:10]} are not among those remaining" if gone else f"ids {repeated[:10]} are repeated"
         return f"cannot commit in epoch {self._epoch} of {self._sample_count} samples: {what}; nothing was committed"
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is not a whole number")
-    return value
-
-
-def _generator_state(generator: np.random.Generator) -> GeneratorState:
-    raw: Any = generator.bit_generator.state
-    return GeneratorState(
-        int(raw["state"]["state"]), int(raw["state"]["inc"]), int(raw["has_uint32"]), int(raw["uinteger"])
-    )
-
-
-def _set_generator(generator: np.random.Generator, state: GeneratorState) -> None:
-    try:
-        generator.bit_generator.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": state.state, "inc": state.increment},
-            "has_uint32": state.has_uint32,
-            "uinteger": state.uinteger,
-        }
-    except (OverflowError, ValueError) as error:
-        raise DataError(f"damaged sampler state: the generator refuses it ({error}); use another checkpoint") from error
