@@ -92,6 +92,7 @@ class ControlLink:
 
     async def _carry(self, stream: ClientStream) -> None:
         async with asyncio.timeout(_CONNECT_S):
+            await stream.admitted()
             await stream.write(self._hello.SerializeToString())
             first = pb.ControlResponse.FromString(await stream.read())
         if first.WhichOneof("body") != "accepted":

@@ -29,6 +29,7 @@ class Dialler:
         self._log = log
         self._options = board.options
         self._stopping = False
+        self._carrying = False
         self._look = asyncio.Event()
         self._complaint = ""
         self._task = asyncio.get_running_loop().create_task(self._keep())
@@ -41,11 +42,12 @@ class Dialler:
     def stop(self) -> None:
         """Dial no more; a link that is up lives on until somebody closes it."""
         self._stopping = True
-        self._look.set()
+        if not self._carrying:
+            self._task.cancel()
 
     async def ended(self) -> None:
         """Wait until the last link is gone."""
-        await self._task
+        await asyncio.wait((self._task,))
 
     async def _keep(self) -> None:
         transport = self._options.transport
@@ -73,15 +75,18 @@ class Dialler:
             stream = ClientStream(call, address)
             link = await self._shake_hands(stream)
             self._complaint = ""
+            self._carrying = True
             await self._board.carry(link)
         except (StreamBroken, WireError, TimeoutError) as error:
             self._complain(address, str(error) or "no answer")
         finally:
+            self._carrying = False
             await channel.close()
 
     async def _shake_hands(self, stream: ClientStream) -> Link:
         try:
             async with asyncio.timeout(self._options.transport.hello_ms / 1000.0):
+                await stream.admitted()
                 await stream.write(encode(self._board.hello_to(self.peer)))
                 hello = decode(await stream.read(), self.peer)
         except TimeoutError:

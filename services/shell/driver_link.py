@@ -211,6 +211,7 @@ class DriverServer:
         if why:
             self._log.warning("stranger refused", remote=context.peer(), why=why)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+        await context.send_initial_metadata(())
         stream = ServerStream(context)
         try:
             connection = await self._hello(stream)

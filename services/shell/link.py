@@ -59,7 +59,7 @@ class Link:
         """Put into the outbox; lost when the link breaks first."""
         if self._closing:
             return
-        size = _rough_bytes(message)
+        size = rough_bytes(message)
         self._outbox.append((message, size))
         self._outbox_bytes += size
         self._wake.set()
@@ -89,6 +89,8 @@ class Link:
         reader, writer = loop.create_task(self._read_all()), loop.create_task(self._write_all())
         try:
             await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+            if writer.done() and writer.exception() is None:
+                await asyncio.wait((reader,))  # we have finished, the other side has not yet
         finally:
             self._closing = True
             self._beat_handle.cancel()
@@ -117,7 +119,7 @@ class Link:
             while self._heartbeat_due or self._outbox:
                 await self._write_one()
             if self._closing:
-                self._stream.close(self.broken_because)
+                await self._stream.finish(self.broken_because)
                 return
             self._wake.clear()
             await self._wake.wait()
@@ -199,7 +201,7 @@ class Link:
 _HEARTBEAT = encode(Heartbeat())
 
 
-def _rough_bytes(message: Message | TransportFrame) -> int:
+def rough_bytes(message: Message | TransportFrame) -> int:
     """About how much memory the message keeps alive."""
     if isinstance(message, Part):
         return message.data.nbytes + _HEADER_BYTES

@@ -7,8 +7,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from services import decision_log
+from services.events import COORDINATOR, VERIFIER
 from training.disk import DiskOp, Rename
 from training.real_disk import RealDisk
+
+FILES_OF_ROLES = {COORDINATOR: (decision_log.PATH,), VERIFIER: ("history.jsonl", "history.arrays")}
 
 
 class RootedDisk:
@@ -40,9 +44,6 @@ class RootedDisk:
 
 
 def own_files(root: str, role: str) -> dict[str, bytes]:
-    """What the role's earlier launches left behind: files at the top of `root` that are named "<role>.…"."""
-    return {
-        path.name: path.read_bytes()
-        for path in sorted(Path(root).iterdir())
-        if path.is_file() and path.name.startswith(f"{role}.")
-    }
+    """What the role's earlier launches left behind of what it comes back from (name -> content)."""
+    paths = [Path(root, name) for name in FILES_OF_ROLES.get(role, ())]
+    return {path.name: path.read_bytes() for path in paths if path.is_file()}

@@ -67,6 +67,7 @@ class RoleServer:
         if why:
             self._log.warning("stranger refused", remote=context.peer(), why=why)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+        await context.send_initial_metadata(())  # the caller says nothing before it knows that it is welcome
         await self._opened.wait()
         stream = ServerStream(context)
         try:

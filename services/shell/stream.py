@@ -29,8 +29,12 @@ class Stream(Protocol):
         """Hand one frame to gRPC, which may wait for the other side. Raises StreamBroken."""
         ...
 
+    async def finish(self, reason: str) -> None:
+        """Let what was written arrive, then end it; `read` goes on until the other side has ended it too."""
+        ...
+
     def close(self, reason: str) -> None:
-        """End it now; pending reads and writes raise StreamBroken."""
+        """End it now; pending reads and writes raise StreamBroken, and what was written may be lost."""
         ...
 
     @property
@@ -51,6 +55,12 @@ class ClientStream:
     def remote(self) -> str:
         return self._address
 
+    async def admitted(self) -> None:
+        """Wait until the other side has let the call in. Raises StreamBroken with its reason when it has not."""
+        await self._guarded(self._call.initial_metadata())
+        if self._call.done():
+            raise StreamBroken(await self._status())
+
     async def read(self) -> bytes:
         data = await self._guarded(self._call.read())
         if data is grpc.aio.EOF:
@@ -62,6 +72,10 @@ class ClientStream:
 
     async def done_writing(self) -> None:
         """Say that nothing more comes. The other side reads everything first, then ends the stream."""
+        await self._guarded(self._call.done_writing())
+
+    async def finish(self, reason: str) -> None:
+        self._closed = self._closed or reason
         await self._guarded(self._call.done_writing())
 
     def close(self, reason: str) -> None:
@@ -103,6 +117,9 @@ class ServerStream:
 
     async def write(self, data: bytes) -> None:
         await self._guarded(self._context.write(data))
+
+    async def finish(self, reason: str) -> None:
+        self.close(reason)  # the handler ends with a status, which travels behind what was written
 
     def close(self, reason: str) -> None:
         if not self.closed.done():

@@ -4,28 +4,32 @@ Who dials: everybody dials the verifier; workers dial the coordinator, the serve
 coordinator. Between two workers each dials for what it sends itself, so a pair has two links and one direction can be
 cut alone. Where only one side dials, the link carries both directions.
 
-A message for a peer that was never linked waits for its first link (bounded); what was in an outbox when a link broke
-is lost.
+`Linked` and `Unlinked` are told of links with coordinator, server and verifier. On those, what was in the outbox when
+the link broke, or is sent while it is down, is lost, since their ends ask again when they are linked. Links between
+workers and to the server are dialled for the first message, which waits for them, bounded in number, bytes and time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.events import COORDINATOR, DRIVER, SERVER, VERIFIER, Event, Heard, Linked, Received, Unlinked
 from services.frames import Hello, Identify
 from services.messages import Adopt, Close, Commit, Member, Message, Regroup
 from services.shell.dialler import Dialler
-from services.shell.link import Link
+from services.shell.link import Link, rough_bytes
 from services.shell.options import ShellOptions
 from services.shell.stream import ServerStream
 
-WAITING_MESSAGES_MAX = 4096
+_POLL_S = 0.005
+WAITING_MS_MAX = 2000.0  # what waited longer for a link is not worth sending any more
 
-_DIALLED_BY_ALL = (COORDINATOR, SERVER, VERIFIER)
+_SINGLE_ROLES = (COORDINATOR, SERVER, VERIFIER)
 
 
 def dials(source: str, target: str) -> bool:
@@ -39,6 +43,24 @@ def dials(source: str, target: str) -> bool:
     return source != SERVER
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """Messages for a peer whose link is being dialled, with the time at which each was sent."""
+
+    messages: deque[tuple[float, Message]] = field(default_factory=deque)
+    size_bytes: int = 0
+
+    def put(self, now_s: float, message: Message, bytes_max: int) -> int:
+        """Add a message; returns how many older ones had to go."""
+        self.messages.append((now_s, message))
+        self.size_bytes += rough_bytes(message)
+        gone = 0
+        while self.messages[0][0] < now_s - WAITING_MS_MAX / 1000.0 or self.size_bytes > bytes_max:
+            self.size_bytes -= rough_bytes(self.messages.popleft()[1])
+            gone += 1
+        return gone
+
+
 class Switchboard:
     """The links of the role `options.role`. `emit` takes the events they cause, `failed` an error of our own."""
 
@@ -46,7 +68,7 @@ class Switchboard:
         self, options: ShellOptions, emit: Callable[[Event], None], failed: Callable[[BaseException], None], log: Any
     ) -> None:
         self.options = options
-        self.incarnation = 0
+        self.incarnation = options.launch if options.role in (*_SINGLE_ROLES, DRIVER) else 0
         self._emit = emit
         self._failed = failed
         self._log = log
@@ -55,22 +77,23 @@ class Switchboard:
         self._diallers: dict[str, Dialler] = {}
         self._directory: dict[str, str] = {}
         self._hearsay: dict[str, str] = {}  # addresses that messages named
-        self._waiting: dict[str, deque[Message]] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self._launches: dict[str, int] = {}  # newest launch seen of each peer
 
     # ------------------------------------------------------------ what the role wants
 
     def send(self, to: str, message: Message) -> None:
-        link = self._links.get(to)
+        link = self._link_to(to)
         if link is not None:
             link.send(message)
-            return
-        waiting = self._waiting.setdefault(to, deque())
-        if len(waiting) >= WAITING_MESSAGES_MAX:
-            self._log.warning("message dropped: nobody to send it to", peer=to, kind=type(message).__name__)
-            return
-        waiting.append(message)
-        self._dial(to)
+        elif to in (COORDINATOR, VERIFIER) or not dials(self.options.role, to):
+            self._log.debug("message lost: no link", peer=to, kind=type(message).__name__)
+        else:
+            waiting = self._waiting.setdefault(to, _Waiting())
+            gone = waiting.put(time.monotonic(), message, self.options.transport.outbox_bytes_max)
+            if gone:
+                self._log.warning("messages lost: no link in time", peer=to, count=gone)
+            self._dial(to)
 
     def cut(self, peer: str, incarnation: int) -> None:
         """Close every link with `peer` that claims this incarnation."""
@@ -89,7 +112,7 @@ class Switchboard:
         """Where roles listen, as the driver says."""
         self._directory = dict(addresses)
         for peer in self._directory:
-            if peer in _DIALLED_BY_ALL or peer in self._diallers:
+            if peer in _SINGLE_ROLES or peer in self._diallers:
                 self._dial(peer)
 
     def links(self) -> list[Link]:
@@ -102,6 +125,8 @@ class Switchboard:
         for link in self.links():
             link.finish("this role is done")
         await asyncio.gather(*(dialler.ended() for dialler in self._diallers.values()))
+        while self.links():  # inbound ones; `finish` has bounded how long they may take
+            await asyncio.sleep(_POLL_S)
 
     # ------------------------------------------------------------ what comes in
 
@@ -142,7 +167,7 @@ class Switchboard:
             if self._links.get(link.peer) is link:
                 del self._links[link.peer]
                 self._log.info("unlinked", peer=link.peer, incarnation=link.incarnation, why=link.broken_because)
-                self._emit(Unlinked(link.peer, link.incarnation))
+                self._tell(Unlinked(link.peer, link.incarnation))
 
     def task_ended(self, task: asyncio.Task[Any]) -> None:
         """Done callback of every task that works for the links: an error in one is not lost."""
@@ -159,22 +184,35 @@ class Switchboard:
         self._emit(Heard(link.peer, link.incarnation))
 
     def identified(self, link: Link) -> None:
-        if self._links.get(link.peer) is link:
-            self._emit(Linked(link.peer, link.incarnation))
+        if self._links.get(link.peer) is link and link.incarnation:
+            self._tell(Linked(link.peer, link.incarnation))
 
     # ------------------------------------------------------------ inside
+
+    def _tell(self, event: Linked | Unlinked) -> None:
+        if self.options.role in (*_SINGLE_ROLES, DRIVER) or event.peer in _SINGLE_ROLES:
+            self._emit(event)
+
+    def _link_to(self, peer: str) -> Link | None:
+        """Our own link to the peer; its link to us when we cannot know where to dial."""
+        link = self._links.get(peer)
+        if link is None and not self.address_of(peer):
+            link = next((other for other in self._others if other.peer == peer), None)
+        return link
 
     def _replace(self, link: Link) -> None:
         old = self._links.get(link.peer)
         if old is not None:
             del self._links[link.peer]
             old.close(f"replaced by a newer link of {link.peer}")
-            self._emit(Unlinked(old.peer, old.incarnation))
+            self._tell(Unlinked(old.peer, old.incarnation))
         self._links[link.peer] = link
         self._log.info("linked", peer=link.peer, incarnation=link.incarnation, launch=link.launch)
-        for message in self._waiting.pop(link.peer, ()):
-            link.send(message)
-        self._emit(Linked(link.peer, link.incarnation))
+        worth_s = time.monotonic() - WAITING_MS_MAX / 1000.0
+        for sent_s, message in self._waiting.pop(link.peer, _Waiting()).messages:
+            if sent_s >= worth_s:
+                link.send(message)
+        self._tell(Linked(link.peer, link.incarnation))
 
     def _dial(self, peer: str) -> None:
         if not dials(self.options.role, peer):

@@ -65,7 +65,7 @@ class ToyWorker:
             case Started(_, address):
                 self.address = address
                 return [SetTimer("join", 1.0)]
-            case TimerFired("join") | Linked("coordinator", 0):
+            case TimerFired("join") | Linked("coordinator"):
                 return [Send(COORDINATOR, Join(self.worker, self.launch, self.address, ""))]
             case Received(_, _, Welcome() as welcome):
                 return [Identify(welcome.incarnation)]
