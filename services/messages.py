@@ -203,12 +203,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Ask a member (or the coordinator) for the reduced value of (step, attempt) or for the state after `step`."""
+    """Ask a member (or the coordinator) for the reduced value of (step, attempt) or for the state after `step`.
+
+    Some parts are sent from the one with index `first` on; the asker asks again for those behind them.
+    """
 
     generation: int
     step: int
     attempt: int
     what: str  # "value" | "state"
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)

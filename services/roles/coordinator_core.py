@@ -217,7 +217,7 @@ class CoordinatorCore(Deciding):
         if message.what != "state" or self.state is None or message.step != self.step:
             self._refuse(peer.name, peer.incarnation, message, "not held")
             return
-        for part in state_parts(self.state, self.generation, self.step, self.config.chunk_elements):
+        for part in state_parts(self.state, message, self.config.chunk_elements):
             self._send(peer.name, part)
 
     def _proved(self, peer: Peer, message: Proved) -> None:

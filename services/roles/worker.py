@@ -11,6 +11,7 @@ generation, step or attempt sent is refused, except parts of a newer attempt tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from services.events import (
     COORDINATOR,
@@ -310,8 +311,7 @@ class Worker(ServingWorker):
         else:
             if not again:
                 self._now_out.append(Phase("apply", message.step))
-            if not (again and self._assembly is not None and self._assembly.progressed()):
-                self._fetch_value(message)
+            self._fetch_value(message)
 
     def _held_for(self, message: Commit) -> Held | None:
         held = self._held
@@ -320,9 +320,17 @@ class Worker(ServingWorker):
         return held if held.finished.digest == message.reduced_digest else None
 
     def _fetch_value(self, message: Commit) -> None:
-        elements = parameter_count(self.config.model)
-        self._assembly = Assembly("value", message.step, message.attempt, elements, self.config.chunk_elements)
-        self._send(message.source, Fetch(self.generation, message.step, message.attempt, "value"))
+        """Ask the source for the value; when asked again, for what is missing, and only if nothing comes in."""
+        assembly, fetch = self._assembly, Fetch(self.generation, message.step, message.attempt, "value")
+        key = ("value", message.step, message.attempt)
+        if assembly is not None and assembly.key == key and assembly.source == message.source:
+            if assembly.progressed():
+                return
+            fetch = replace(assembly.ask(), generation=self.generation)
+        else:
+            elements = parameter_count(self.config.model)
+            self._assembly = Assembly(message.source, fetch, elements, self.config.chunk_elements)
+        self._send(message.source, fetch)
 
     def _assemble(self, source: str, part: Part) -> None:
         """A chunk of a fetched value or state. Whole arrays are proved by their digest, whoever sent them."""
@@ -330,6 +338,9 @@ class Worker(ServingWorker):
         if assembly is None or not assembly.fits(part):
             self._refuse(source, part, "not asked for")
         elif assembly.put(part):
+            if not assembly.complete:
+                self._send(assembly.source, assembly.ask())
+                return
             self._assembly = None
             if part.lane == "state":
                 self._compute("prove", ProveJob(assembly.array))

@@ -183,12 +183,15 @@ class JoiningWorker:
                 return
             if self._assembly is None or self._assembly.progressed():
                 return  # being proved, or coming in
+            self._send(self._assembly.source, self._assembly.ask())
+            return
         self._adopting, self._answered = message, None
         self._exchange = self._held = self._commit = self._gradient = self._computing = None
         self._now_out.append(Phase("sync", message.step + 1))
         elements = 2 * parameter_count(self.config.model)
-        self._assembly = Assembly("state", message.step, 0, elements, self.config.chunk_elements)
-        self._send(message.source, Fetch(message.generation, message.step, 0, "state"))
+        fetch = Fetch(message.generation, message.step, 0, "state")
+        self._assembly = Assembly(message.source, fetch, elements, self.config.chunk_elements)
+        self._send(message.source, fetch)
 
     def _proved(self, state: State) -> None:
         adopt = self._adopting

@@ -35,13 +35,12 @@ class ServingWorker(JoiningWorker):
         if message.generation < self.generation:
             self._refuse(source, message, "old generation")
         elif message.what == "state" and self.state is not None and message.step == self.step:
-            for part in state_parts(self.state, message.generation, self.step, chunk):
+            for part in state_parts(self.state, message, chunk):
                 self._send(source, part)
         elif message.what == "value" and held is not None and (held.step, held.attempt) == (
             message.step, message.attempt,
         ):  # fmt: skip
-            value, order = held.finished.value, held.contributors
-            for part in array_parts(value, "value", message.generation, held.step, held.attempt, order, chunk):
+            for part in array_parts(held.finished.value, message, held.contributors, chunk):
                 self._send(source, part)
         else:
             self._refuse(source, message, "not held")

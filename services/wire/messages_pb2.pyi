@@ -887,11 +887,14 @@ class Fetch(_message.Message):
     STEP_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
     WHAT_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     step: _builtins.int
     attempt: _builtins.int
     what: _builtins.str
     """"value" | "state" """
+    first: _builtins.int
+    """index of the first part that is wanted"""
     def __init__(
         self,
         *,
@@ -899,10 +902,11 @@ class Fetch(_message.Message):
         step: _builtins.int = ...,
         attempt: _builtins.int = ...,
         what: _builtins.str = ...,
+        first: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "generation", b"generation", "step", b"step", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "first", b"first", "generation", b"generation", "step", b"step", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

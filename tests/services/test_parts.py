@@ -1,0 +1,73 @@
+"""Whole arrays as windows of parts: whatever is repeated, lost or out of order, what is put together is the array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from services.jobs import State
+from services.messages import Fetch
+from services.parts import WINDOW_PARTS, Assembly, Early, array_parts, state_parts
+
+
+@pytest.mark.parametrize("elements", [1, 7, 8, 9, 63, 64, 65, 200])
+@pytest.mark.parametrize("chunk", [1, 3, 8, 1000])
+def test_a_state_comes_over_in_windows_with_losses(elements: int, chunk: int) -> None:
+    generator = np.random.default_rng(elements * 1000 + chunk)
+    state = State.of(generator.normal(size=elements), generator.normal(size=elements))
+    assembly = Assembly("worker-1", Fetch(3, 9, 0, "state"), 2 * elements, chunk)
+    for _ in range(4 * (2 * elements // chunk + 2)):
+        parts = state_parts(state, assembly.fetch, chunk)
+        assert len(parts) <= WINDOW_PARTS
+        kept = [part for part in parts if generator.random() < 0.7]
+        for part in [*kept, *kept[:1]]:
+            assert assembly.fits(part)
+            assembly.put(part)
+        if assembly.complete:
+            break
+        assembly.ask()
+    assert assembly.complete
+    assert assembly.array.tobytes() == np.concatenate((state.parameters, state.velocity)).tobytes()
+
+
+def test_a_window_is_asked_for_once_the_one_before_is_complete() -> None:
+    array = np.arange(20.0)
+    fetch = Fetch(1, 2, 3, "value")
+    assembly = Assembly("worker-1", fetch, 20, 1)
+    answers = [assembly.put(part) for part in array_parts(array, fetch, (1, 2), 1)]
+    assert answers == [False] * (WINDOW_PARTS - 1) + [True]
+    assert assembly.ask().first == WINDOW_PARTS
+    assert not assembly.complete
+
+
+def test_a_part_of_something_else_does_not_fit() -> None:
+    array, fetch = np.arange(6.0), Fetch(1, 2, 3, "value")
+    assembly = Assembly("worker-1", fetch, 6, 4)
+    for other, chunk, values in (
+        (Fetch(1, 2, 4, "value"), 4, array),
+        (Fetch(1, 3, 3, "value"), 4, array),
+        (Fetch(1, 2, 3, "state"), 4, array),
+        (fetch, 3, array),
+        (fetch, 4, np.arange(7.0)),
+    ):
+        assert not any(assembly.fits(part) for part in array_parts(values, other, (), chunk)[:1])
+
+
+def test_progress_is_told_once() -> None:
+    fetch = Fetch(1, 2, 3, "value")
+    assembly = Assembly("worker-1", fetch, 6, 2)
+    assert not assembly.progressed()
+    assembly.put(array_parts(np.arange(6.0), fetch, (), 2)[0])
+    assert assembly.progressed()
+    assert not assembly.progressed()
+
+
+def test_early_parts_are_kept_for_the_newest_attempt_only() -> None:
+    early = Early()
+    old = array_parts(np.arange(2.0), Fetch(1, 5, 0, "chain"), (1,), 1)
+    new = array_parts(np.arange(2.0), Fetch(2, 5, 1, "chain"), (1,), 1)
+    for part in [*old, *new, *old, *new]:
+        early.keep("worker-1", part)
+    assert early.take(1, 5, 0) == []
+    assert [part for _, part in early.take(2, 5, 1)] == new
+    assert early.take(2, 5, 1) == []
