@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -57,6 +57,16 @@ def explain(error: ErrorDetails, root: type[BaseModel], data: Any) -> Problem:
             return Problem(path, _WORDS[kind] + got)
         case _:
             return Problem(path, error["msg"])
+
+
+def without_echoes(found: Sequence[Problem]) -> list[Problem]:
+    """A misspelt key is one mistake: the complaint about it names the right key, so that "is missing" adds nothing."""
+    return [problem for problem in found if not any(_misspelt(other, problem) for other in found)]
+
+
+def _misspelt(other: Problem, missing: Problem) -> bool:
+    here = missing.text == _WORDS["missing"] and other.path[:-1] == missing.path[:-1]
+    return here and bool(missing.path) and f"did you mean {missing.path[-1]!r}?" in other.text
 
 
 def _path(location: tuple[str | int, ...]) -> Path:

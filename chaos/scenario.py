@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 from chaos.checks import CHECKPOINTS_KEPT, problems
 from chaos.expect import Expect
 from chaos.expect import promises as promises_of
-from chaos.explain import explain
+from chaos.explain import explain, without_echoes
 from chaos.fault_kinds.base import Milliseconds, Strict
 from chaos.faults import Fault, cannot, fault_names
 from chaos.membership import expected_joins
@@ -92,7 +92,7 @@ def parse_scenario(text: str, source: str) -> Scenario:
         scenario = Scenario.model_validate(marked.data)
     except ValidationError as error:
         found = [explain(item, Scenario, marked.data) for item in error.errors(include_url=False)]
-        raise ScenarioError(_located(found, marked, source)) from error
+        raise ScenarioError(_located(without_echoes(found), marked, source)) from error
     found = problems(scenario)
     if found:
         raise ScenarioError(_located(found, marked, source))
