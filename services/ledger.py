@@ -26,6 +26,8 @@ from services.records import (
     Closed,
     Committed,
     Contributed,
+    Died,
+    Ended,
     Fact,
     Opened,
     Reduced,
@@ -121,6 +123,8 @@ class Ledger:
         self.lineages: list[Lineage] = []
         self.members: dict[int, dict[int, int]] = {}  # generation -> worker -> incarnation
         self.generation = 0  # the coordinator's newest
+        self.dead: set[tuple[int, int]] = set()  # (worker, incarnation) that the coordinator holds for dead
+        self.excused: dict[str, str] = {}  # "source/launch" -> why its last records may be missing
         self.permutations: Permutations | None = None
         self.sampler: Json = {}  # the sampler state that the run started from
         self.reference: Reference | None = None  # given by the judge, which has the dataset
@@ -145,6 +149,8 @@ class Ledger:
             Regrouped: self._take_regrouped,
             RolledBack: self._take_rolled_back,
             RunStarted: self._take_started,
+            Died: self._take_died,
+            Ended: self._take_ended,
         }
 
     def is_repeated(self, source: str, launch: int, kind: str, body_json: str) -> bool:
@@ -227,6 +233,14 @@ class Ledger:
         parent = self.lineages[-1]
         self.lineages.append(Lineage(parent.index + 1, fact.to_step, fact.generation, parent, fact.to_step))
         self._advance()
+
+    def _take_died(self, entry: Entry) -> None:
+        assert isinstance(entry.fact, Died)
+        self.dead.add((entry.fact.worker, entry.fact.incarnation))
+
+    def _take_ended(self, entry: Entry) -> None:
+        assert isinstance(entry.fact, Ended)
+        self.excused = dict(entry.fact.excused)
 
     # ------------------------------------------------------------ the workers' facts
 
@@ -387,6 +401,11 @@ class Ledger:
 
     # ------------------------------------------------------------ asking
 
+    def may_lack_records(self, worker: int, incarnation: int) -> bool:
+        """Whether the last records of this member may be missing without anybody's fault."""
+        role = worker_role(worker)
+        return (worker, incarnation) in self.dead or any(name.startswith(f"{role}/") for name in self.excused)
+
     def lineage_of(self, step: int, generation: int) -> Lineage | None:
         """The lineage that a fact about `step` under `generation` belongs to."""
         if not self.lineages:
@@ -415,19 +434,19 @@ class Ledger:
         """The sampler state after `step`, worked out from the commits alone. O(samples)."""
         assert self.permutations is not None
         epoch: int | None = None
-        committed: list[int] = []
+        committed: set[int] = set()
         for step_epoch, ids in self._backwards(lineage, step):
             if epoch is not None and step_epoch != epoch:
                 break
             epoch = step_epoch
-            committed += ids
+            committed.update(ids)
         else:
             if epoch is None or epoch == self.sampler["epoch"]:
                 epoch = self.sampler["epoch"]
-                committed += self.sampler["committed"]
+                committed.update(self.sampler["committed"])
         assert epoch is not None
         if len(committed) >= self.permutations.sample_count:
-            epoch, committed = epoch + 1, []
+            epoch, committed = epoch + 1, set()
         before, after = self.permutations.states(epoch)
         return {
             "sample_count": self.permutations.sample_count,

@@ -139,6 +139,7 @@ class StateReports:
             for report in reports:
                 self._on_deviation(report, "holds another state than the one that others hold and the replay gives")
             return
+        reports.sort(key=lambda report: report.role)
         self._on_unheld(reports[0], "nobody holds the state that the optimizer makes of the recorded reduced gradient")
         self._compare_among(reports)
 

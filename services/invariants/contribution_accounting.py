@@ -36,6 +36,7 @@ class ContributionAccounting(Invariant):
         self._closed: dict[tuple[int, int, int], tuple[int, ...]] = {}  # (generation, step, attempt) -> worker ids
         self._summed: dict[tuple[int, int, int], list[tuple[str, tuple[int, ...], int]]] = {}
         self._last_closed: Closed | None = None
+        self._unseen: list[tuple[int, int, int]] = []  # (step, worker, incarnation) named and never recorded
         self._handlers: dict[type, Callable[[Entry], None]] = {
             Closed: self._on_closed,
             Committed: self._on_committed,
@@ -114,9 +115,11 @@ class ContributionAccounting(Invariant):
 
     def on_complete(self, step: Step) -> None:
         committed = step.committed
-        for place, (worker, _, _) in enumerate(committed.contributors):
+        for place, (worker, incarnation, _) in enumerate(committed.contributors):
             contributed = step.contributions.get(worker)
-            if contributed is not None and contributed.sample_ids != committed.sample_ids[place]:
+            if contributed is None:
+                self._unseen.append((step.number, worker, incarnation))
+            elif contributed.sample_ids != committed.sample_ids[place]:
                 what = "the commit counts other sample ids than those of its gradient"
                 self.violated(step.number, worker_role(worker), what, step.entry.seq)
         if step.reduced is None or step.reduced.value is None:
@@ -128,6 +131,11 @@ class ContributionAccounting(Invariant):
         self.checks += 1
         if not same_bits(replay_contributions(step), step.reduced.value):
             self.violated(step.number, worker_role(step.reduced.worker), _explained(step), step.entry.seq)
+
+    def finish(self) -> None:
+        for step, worker, incarnation in self._unseen:
+            if not self.ledger.may_lack_records(worker, incarnation):
+                self.cannot_say(f"step {step} names a contribution of {worker_role(worker)} that was never recorded")
 
 
 def _commit_mistakes(fact: Committed, closed: Closed | None) -> Iterator[str]:

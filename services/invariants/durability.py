@@ -19,7 +19,6 @@ from services.records import (
     CheckpointWritten,
     Closed,
     Committed,
-    Died,
     Durable,
     Fact,
     Opened,
@@ -38,7 +37,7 @@ class Durability(Invariant):
     holds_when = "nothing is told before it is persisted, nothing published before it is synced"
     watches = (
         RunStarted, Admitted, Regrouped, Opened, Closed, Committed, RolledBack, Recovered, Published,
-        CheckpointWritten, Durable, Died,
+        CheckpointWritten, Durable,
     )  # fmt: skip
 
     def __init__(self, ledger: Ledger) -> None:
@@ -46,16 +45,12 @@ class Durability(Invariant):
         self._durable: dict[tuple[str, int], dict[str, list[Mapping[str, int]]]] = {}
         self._wrote: set[tuple[str, int]] = set()  # (source, launch) that has made something new durable
         self._checkpoints: set[tuple[str, str]] = set()  # (role, checkpoint name) that is durable
-        self._dead: set[tuple[int, int]] = set()
         self._published: list[tuple[Published, Entry]] = []  # by a member whose own record is still to come
 
     def on_fact(self, entry: Entry) -> None:
         fact = entry.fact
         if isinstance(fact, Durable):
             self._keep(entry, fact)
-            return
-        if isinstance(fact, Died):
-            self._dead.add((fact.worker, fact.incarnation))
             return
         if isinstance(fact, Published):
             self._require_checkpoint(entry, fact)
@@ -70,7 +65,7 @@ class Durability(Invariant):
         for published, entry in self._published:
             self.checks += 1
             known = (worker_role(published.writer), published.name) in self._checkpoints
-            if not known and (published.writer, published.incarnation) not in self._dead:
+            if not known and not self.ledger.may_lack_records(published.writer, published.incarnation):
                 self.cannot_say(
                     f"step {published.step}: {published.name} is published (line {entry.seq}), and its writer never"
                     " recorded that it was durable"

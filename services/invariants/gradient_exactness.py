@@ -122,8 +122,8 @@ class GradientExactness(Invariant):
         answers = reference.answer(questions)
         taken = [place for place, step in enumerate(steps) if not step.committed.skip]
         if taken:
+            self._judge_contributions(steps, taken, answers)  # first: a wrong contribution makes the sum wrong
             self._judge_values(steps, taken, answers)
-            self._judge_contributions(steps, taken, answers)
         for step in steps:
             if step.committed.skip:
                 self._judge_skip(step)

@@ -60,6 +60,7 @@ STARTED = {"write": 1, "sync_file": 1, "rename": 1, "sync_dir": 1}
 SOFTMAX = ModelConfig("softmax", 4, 3)
 THREE_EACH = BatchConfig("per_worker", 3)
 
+Deal = dict[int, tuple[int, ...]]  # worker -> sample ids
 Parts = list[tuple[int, int, Array]]  # worker, sample count, gradient
 
 
@@ -69,6 +70,10 @@ def _keep_gradient(step: int, worker: int, gradient: Array) -> Array:
 
 def _reduce(step: int, parts: Parts) -> Array:
     return reduce_in_order(parts)
+
+
+def _keep_deal(step: int, dealt: Deal) -> Deal:
+    return dealt
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,8 @@ class Plan:
     rolls_back_after: int = 0  # after this step everybody dies, once
     coordinator_returns_after: int = 0  # after this step the coordinator is relaunched, once
     spoils: dict[int, int] = field(default_factory=dict)  # step -> worker whose gradient is not finite
+    skips: dict[int, int] = field(default_factory=dict)  # step -> worker that is blamed although all is finite
+    deal: Callable[[int, Deal], Deal] = _keep_deal
     gradient: Callable[[int, int, Array], Array] = _keep_gradient
     reduced: Callable[[int, Parts], Array] = _reduce
 
@@ -195,7 +202,7 @@ class HonestRun:
 
     def _step(self, step: int) -> None:
         plan, generation = self.plan, self.generation
-        dealt = self.sampler.deal(sorted(self.members), plan.batch)
+        dealt = plan.deal(step, self.sampler.deal(sorted(self.members), plan.batch))
         deals = {str(worker): ids for worker, ids in dealt.items()}
         opened = Opened(step, generation, self.sampler.epoch, deals, self.sampler.remaining_count)
         self.decide(f"open {step}", opened)
@@ -245,6 +252,8 @@ class HonestRun:
     ) -> None:
         offenders = tuple(worker for worker in sorted(held) if not np.isfinite(held[worker][1]).all())
         order = tuple(sorted(held))
+        if step in self.plan.skips:
+            offenders = (self.plan.skips[step],)
         parts = [(worker, len(dealt[worker]), held[worker][1]) for worker in order]
         value = self.plan.reduced(step, parts)
         digest = "" if offenders else array_digest(value)
@@ -257,7 +266,8 @@ class HonestRun:
         )  # fmt: skip
         word = "skip" if offenders else "commit"
         self.decide(f"{word} {step}.{closed.attempt}", committed)
-        self.sampler.commit([sample for part in ids for sample in part])
+        remaining = set(self.sampler.remaining())
+        self.sampler.commit(remaining & {sample for part in ids for sample in part})
         if not offenders:
             first = order[0]
             reduced = Reduced(first, self.members[first], step, closed.attempt, self.generation, digest, order, value)

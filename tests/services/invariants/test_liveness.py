@@ -1,0 +1,62 @@
+"""Steps commit in time after the healing, and the run ends as it should."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.records import Durable, Expectation, Finished, Healed, RunStarted
+from tests.services.honest_run import HonestRun, Plan
+from tests.services.invariants.caught import assert_caught, assert_unknown, find
+
+NAME = "liveness"
+
+
+def _healed(before_step: int, bound_ms: float, clean_steps: int = 2) -> HonestRun:
+    return HonestRun().insert_before(Durable, {"what": f"open {before_step}"}, "driver", Healed(bound_ms, clean_steps))
+
+
+def test_in_time() -> None:
+    assert _healed(3, 1000.0).judge()["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("step_ms", [100.0, 1e6])
+def test_too_late(step_ms: float) -> None:
+    document = _healed(3, 1000.0).judge(step_ms=step_ms)
+    part = find(document, NAME)
+    assert part["verdict"] == "violated"
+    assert "the bound is 1000 ms" in part["first_violation"]["what"]
+
+
+def test_an_end_too_soon_after_the_healing() -> None:
+    assert_unknown(_healed(6, 1000.0, clean_steps=3), "the run ended 1 steps after the healing", NAME)
+
+
+def test_a_stop_after_the_healing() -> None:
+    run = _healed(6, 1000.0, clean_steps=3).replace(Finished, {}, condition="nobody left")
+    part = find(run.judge(), NAME)
+    assert part["verdict"] == "violated"
+    assert "1 of 3 steps" in part["first_violation"]["what"]
+
+
+def test_a_stop_before_the_healing() -> None:
+    assert_unknown(HonestRun().replace(Finished, {}, condition="disk ENOSPC"), "stopped by 'disk ENOSPC'", NAME)
+
+
+def test_a_stop_that_was_promised() -> None:
+    run = HonestRun().replace(Finished, {}, condition="disk ENOSPC")
+    assert run.replace(Expectation, {}, promises={"condition": "disk ENOSPC"}).judge()["verdict"] == "pass"
+
+
+def test_a_promised_stop_that_did_not_come() -> None:
+    run = HonestRun().replace(Expectation, {}, promises={"condition": "disk ENOSPC"})
+    assert_unknown(run, "promises to stop by 'disk ENOSPC'", NAME)
+
+
+def test_no_end() -> None:
+    assert_unknown(HonestRun().drop(Finished), "was not seen to end", NAME)
+
+
+def test_finished_before_its_last_step() -> None:
+    run = HonestRun(Plan(steps=6))
+    config = run.config.to_json().replace('"steps":6', '"steps":9')
+    assert_caught(run.replace(RunStarted, {}, config_json=config), NAME, 6, "coordinator", "finished at step 6 of 9")
