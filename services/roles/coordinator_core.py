@@ -136,8 +136,8 @@ class CoordinatorCore(Deciding):
                 self._boundary()
 
     def _due(self) -> list[tuple[int, int]]:
-        """Scheduled joins that the next open waits for: (step, worker)."""
-        entries = [(step, worker) for step, worker in self.config.expected_joins if step <= self.high_step + 1]
+        """Scheduled joins that the next open waits for: (step, worker). What an earlier open waited for is over."""
+        entries = [(step, worker) for step, worker in self.config.expected_joins if step == self.high_step + 1]
         return [entry for entry in entries if entry not in self.joined_as_expected]
 
     def _may_join(self, peer: Peer) -> bool:
@@ -146,9 +146,9 @@ class CoordinatorCore(Deciding):
             return True
         expected = [
             entry for entry in self.config.expected_joins
-            if entry[1] == peer.worker and entry not in self.joined_as_expected
+            if entry[1] == peer.worker and entry[0] > self.high_step and entry not in self.joined_as_expected
         ]  # fmt: skip
-        return not expected or any(step <= self.high_step + 1 for step, _ in expected)
+        return not expected or any(step == self.high_step + 1 for step, _ in expected)
 
     def _awaited(self) -> list[int]:
         """Workers that the next open waits for and that are not loaded yet."""
@@ -278,6 +278,7 @@ class CoordinatorCore(Deciding):
             return
         if peer.state in (SYNCING, PROVED) and reason != "replaced":
             self._given_up.add(peer.worker)
+            self.joined_as_expected.update(entry for entry in self._due() if entry[1] == peer.worker)
         if self.stage == "syncing":
             self._synced()
         elif self.stage == "boundary":
