@@ -1,7 +1,7 @@
 """What a coordinator does whatever it coordinates: admit, sync, fence, regroup, notice deaths.
 
-A subclass adds the step: `_start`, `_open_next`, `_resume_step`, `_ask`, `_step_message`, `_member_lost`,
-`_roll_back` and `_step_timer`.
+A subclass adds how joiners get their state (`_with_state`, `_can_serve`, `_adopt`, `_joiner_message`) and the step
+(`_start`, `_open_next`, `_resume_step`, `_ask`, `_step_message`, `_member_lost`, `_step_timer`).
 """
 
 from __future__ import annotations
@@ -12,31 +12,24 @@ from services.events import (
     SERVER,
     CancelTimer,
     Cut,
-    Load,
     Note,
     Received,
     Record,
     SetTimer,
-    worker_name,
 )
-from services.jobs import FindCheckpointJob, FoundCheckpoint
 from services.messages import (
-    Adopt,
     DataHeld,
     DataPart,
     Enlist,
-    Fetch,
     Join,
     Message,
-    Proved,
     Regroup,
     Standing,
     Turned,
     WantData,
     Welcome,
 )
-from services.parts import state_parts
-from services.records import Admitted, Died, Proven, Regrouped
+from services.records import Admitted, Died, Regrouped
 from services.roles.deciding import Deciding
 from services.roles.peers import ADMITTED, LOADED, MEMBER, PROVED, SYNCING, Peer
 
@@ -61,12 +54,10 @@ class CoordinatorCore(Deciding):
             self._send_data(peer, message.offset)
         elif isinstance(message, DataHeld):
             self._data_held(peer, message)
-        elif isinstance(message, Proved):
-            self._proved(peer, message)
-        elif isinstance(message, Fetch):
-            self._send_state(peer, message)
         elif isinstance(message, Standing):
             peer.address, peer.launch = message.address, message.launch
+        elif self._joiner_message(peer, message):
+            pass
         elif peer.state != MEMBER:
             self._refuse(source, incarnation, message, "not a member")
         elif getattr(message, "generation", self.generation) != self.generation:
@@ -91,7 +82,7 @@ class CoordinatorCore(Deciding):
             self._boundary()
 
     def _join(self, source: str, message: Join) -> None:
-        if source != worker_name(message.worker) or message.worker < 1:
+        if source != self.peers.name_of(message.worker) or message.worker < 1:
             self._refuse(source, 0, message, "contract")
             return
         if message.dataset_sha256 not in ("", self.config.dataset_sha256):
@@ -110,7 +101,10 @@ class CoordinatorCore(Deciding):
 
     def _admit(self, message: Join) -> None:
         self.incarnations += 1
-        peer = Peer(message.worker, self.incarnations, message.launch, message.address, ADMITTED, self._now)
+        peer = Peer(
+            message.worker, self.incarnations, message.launch, message.address, ADMITTED, self._now,
+            kind=self.peers.kind,
+        )  # fmt: skip
         fact = Admitted(peer.worker, peer.incarnation, message.numerics)
 
         def admitted() -> None:
@@ -164,7 +158,7 @@ class CoordinatorCore(Deciding):
         server_missing = self.config.strategy == "ps" and not self.server_address
         awaited = self._awaited()
         if (awaited or server_missing) and not self._wait_over:
-            missing = [worker_name(worker) for worker in awaited] + [SERVER] * server_missing
+            missing = [self.peers.name_of(worker) for worker in awaited] + [SERVER] * server_missing
             self._out.append(Note(f"step {self.step + 1} waits for {', '.join(missing)}"))
             self._out.append(SetTimer("join-wait", self.config.timing.join_wait_ms))
             return
@@ -182,56 +176,12 @@ class CoordinatorCore(Deciding):
             self._wait_over = False
             self._open_next()
 
-    def _with_state(self, then: Callable[[], None]) -> None:
-        """Go on once somebody can serve the state after `step`: a member, or the coordinator from a checkpoint."""
-        if self.peers.members() or self.state is not None:
-            then()
-            return
-        job = FindCheckpointJob(self.config.model, self.config.dataset_sha256)
-        self._await(lambda token: Load(token, job), lambda found: self._found(found, then))
-
-    def _found(self, found: object, then: Callable[[], None]) -> None:
-        assert isinstance(found, FoundCheckpoint)
-        self._roll_back(found, then)
-
-    def _roll_back(self, found: FoundCheckpoint, then: Callable[[], None]) -> None:
-        raise NotImplementedError
-
     def _sync(self, joiners: list[Peer]) -> None:
         self.stage = "syncing"
         for peer in joiners:
             peer.state = SYNCING
             self._adopt(peer)
         self._out.append(SetTimer("resend", self.config.timing.resend_ms))
-
-    def _adopt(self, peer: Peer) -> None:
-        members = self.peers.members()
-        source, address = (members[0].name, members[0].address) if members else ("coordinator", "")
-        parameters_digest, velocity_digest = self.digests
-        self._send(
-            peer.name, Adopt(self.generation, self.step, parameters_digest, velocity_digest, source, address)
-        )  # fmt: skip
-
-    def _send_state(self, peer: Peer, message: Fetch) -> None:
-        """Serve the state after `step` from the coordinator's own memory (a checkpoint, or the start)."""
-        if message.what != "state" or self.state is None or message.step != self.step:
-            self._refuse(peer.name, peer.incarnation, message, "not held")
-            return
-        for part in state_parts(self.state, message, self.config.chunk_elements):
-            self._send(peer.name, part)
-
-    def _proved(self, peer: Peer, message: Proved) -> None:
-        if peer.state != SYNCING or message.step != self.step:
-            self._refuse(peer.name, peer.incarnation, message, "late")
-            return
-        if (message.parameters_digest, message.velocity_digest) != self.digests:
-            self._refuse(peer.name, peer.incarnation, message, "digest")
-            self._adopt(peer)
-            return
-        peer.state = PROVED
-        fact = Proven(peer.worker, peer.incarnation, self.step, message.generation, *self.digests)
-        self._out.append(Record(fact))
-        self._synced()
 
     def _synced(self) -> None:
         """When no joiner is under way any more, the proved ones become members of the next generation."""
@@ -288,7 +238,7 @@ class CoordinatorCore(Deciding):
         if self.stage == "syncing":
             for peer in self.peers.in_state(SYNCING):
                 self._adopt(peer)
-            if not self.peers.members() and self.state is None:
+            if not self._can_serve():
                 self._restart_sync()
             else:
                 self._synced()
@@ -313,7 +263,7 @@ class CoordinatorCore(Deciding):
     def _linked(self, name: str, incarnation: int) -> None:
         peer = self.peers.find(name, incarnation)
         if peer is None:
-            if incarnation > 0 and name.startswith("worker-"):
+            if incarnation > 0 and name.startswith(f"{self.peers.kind}-"):
                 self._send(name, Turned(incarnation, f"incarnation {incarnation} of {name} is over", fenced=True))
             return
         peer.linked, peer.heard_ms = True, self._now
@@ -334,7 +284,7 @@ class CoordinatorCore(Deciding):
     def _timer(self, name: str) -> None:
         if name.startswith("reconnect "):
             _, worker, incarnation = name.split(" ")
-            peer = self.peers.find(worker_name(int(worker)), int(incarnation))
+            peer = self.peers.find(self.peers.name_of(int(worker)), int(incarnation))
             if peer is not None and not peer.linked:
                 self._lose(peer, "link broken")
         elif name == "lease":

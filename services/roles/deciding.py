@@ -48,13 +48,15 @@ Then = Callable[[object], None]
 class Deciding:
     """Membership and durable decisions; see the module's docstring."""
 
+    member_kind = "worker"  # what the names of members begin with
+
     def __init__(self, config: RunConfig, launch: int, dataset_blob: bytes) -> None:
         self.config = config
         self.launch = launch
         self.generation = 0
         self.step = 0  # committed, and applied by every member, except while a step is under way
         self.high_step = 0  # highest step ever opened in this run, voided ones included
-        self.peers = PeerTable()
+        self.peers = PeerTable(self.member_kind)
         self.state: State | None = None  # the state after `step`, when the coordinator itself can serve it
         self.digests = ("", "")  # of the state after `step`: parameters, velocity
         self.server_address = ""
@@ -146,6 +148,22 @@ class Deciding:
         self._out.append(Stop(condition, reason))
 
     # ------------------------------------------------------------ to be added by the subclasses
+
+    def _with_state(self, then: Callable[[], None]) -> None:
+        """Go on once the state after `step` can be given to joiners."""
+        raise NotImplementedError
+
+    def _can_serve(self) -> bool:
+        """Whether the state after `step` can still be given to joiners."""
+        raise NotImplementedError
+
+    def _adopt(self, peer: Peer) -> None:
+        """Tell a joiner which state to adopt and prove."""
+        raise NotImplementedError
+
+    def _joiner_message(self, peer: Peer, message: Message) -> bool:
+        """Handle what a joiner says of its state. False when the message is of another kind."""
+        raise NotImplementedError
 
     def _received(self, source: str, incarnation: int, message: Message) -> None:
         raise NotImplementedError

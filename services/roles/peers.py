@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.events import worker_name
 from services.messages import Member
 
 ADMITTED = "admitted"  # has an incarnation; loading the data
@@ -25,18 +24,23 @@ class Peer:
     state: str
     heard_ms: float
     linked: bool = True
+    kind: str = "worker"
     demoted: bool = False  # was a member until the state that it held was given up
 
     @property
     def name(self) -> str:
-        return worker_name(self.worker)
+        return f"{self.kind}-{self.worker}"
 
 
 class PeerTable:
-    """At most one peer for each worker id."""
+    """At most one peer for each worker id. `kind` is what their names begin with."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "worker") -> None:
+        self.kind = kind
         self._peers: dict[int, Peer] = {}
+
+    def name_of(self, worker: int) -> str:
+        return f"{self.kind}-{worker}"
 
     def put(self, peer: Peer) -> None:
         self._peers[peer.worker] = peer
@@ -50,7 +54,7 @@ class PeerTable:
     def find(self, name: str, incarnation: int) -> Peer | None:
         """The peer behind a link, or None when that incarnation is not (or no longer) known."""
         kind, _, number = name.partition("-")
-        peer = self._peers.get(int(number)) if kind == "worker" and number.isdigit() else None
+        peer = self._peers.get(int(number)) if kind == self.kind and number.isdigit() else None
         return peer if peer is not None and peer.incarnation == incarnation else None
 
     def all(self) -> list[Peer]:

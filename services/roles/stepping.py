@@ -40,8 +40,8 @@ from services.records import (
     Opened,
     StepApplied,
 )
-from services.roles.coordinator_core import CoordinatorCore
 from services.roles.peers import LOADED, Peer
+from services.roles.replicas import Replicas
 from services.roles.step_state import StepState
 from training.models import parameter_count
 from training.sampler import Sampler
@@ -49,7 +49,7 @@ from training.sampler import Sampler
 MISMATCHED_ATTEMPTS_MAX = 5
 
 
-class Stepping(CoordinatorCore):
+class Stepping(Replicas):
     """The step of data-parallel training; see the module's docstring. `Coordinator` adds start and checkpoints."""
 
     def __init__(self, config: RunConfig, launch: int, dataset_blob: bytes) -> None:
