@@ -51,6 +51,11 @@ def worker_id(name: str) -> int:
     return int(number)
 
 
+def shard_name(shard: int) -> str:
+    """Name of the role that shard `shard` plays; shards count from 1, from the embedding to the head."""
+    return f"shard-{shard}"
+
+
 # ---------------------------------------------------------------- events
 
 

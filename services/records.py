@@ -489,5 +489,6 @@ Fact = (
     RunStarted | Recovered | Admitted | Refused | Died | Regrouped | Proven | Opened | Closed | Committed
     | StepApplied | Published | RolledBack | Finished | Contributed | Summed | Reduced | StateApplied
     | CheckpointWritten | ShardsOpened | ShardsCommitted | ShardsSwapped | ShardsRolledBack | ShardsEvaluated
-    | ShardProven | Stale | ShardLoaded | BoundarySent | BoundaryUsed | ShardPrepared | ShardSwapped | Durable | FaultArmed | FaultActed | FaultUndone | FaultMissed | Healed | Expectation | Ended
+    | ShardProven | Stale | ShardLoaded | BoundarySent | BoundaryUsed | ShardPrepared | ShardSwapped
+    | Durable | FaultArmed | FaultActed | FaultUndone | FaultMissed | Healed | Expectation | Ended
 )  # fmt: skip

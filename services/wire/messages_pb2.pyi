@@ -62,6 +62,15 @@ class Frame(_message.Message):
     EVIDENCE_STORED_FIELD_NUMBER: _builtins.int
     CONCLUDE_FIELD_NUMBER: _builtins.int
     CONCLUDED_FIELD_NUMBER: _builtins.int
+    OPEN_SHARDS_FIELD_NUMBER: _builtins.int
+    BOUNDARY_FIELD_NUMBER: _builtins.int
+    PREPARED_FIELD_NUMBER: _builtins.int
+    COMMIT_SHARDS_FIELD_NUMBER: _builtins.int
+    SWAPPED_FIELD_NUMBER: _builtins.int
+    EVALUATED_FIELD_NUMBER: _builtins.int
+    STALE_BOUNDARY_FIELD_NUMBER: _builtins.int
+    ADOPT_SHARD_FIELD_NUMBER: _builtins.int
+    PROVED_SHARD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -126,6 +135,24 @@ class Frame(_message.Message):
     def conclude(self) -> Global___Conclude: ...
     @_builtins.property
     def concluded(self) -> Global___Concluded: ...
+    @_builtins.property
+    def open_shards(self) -> Global___OpenShards: ...
+    @_builtins.property
+    def boundary(self) -> Global___Boundary: ...
+    @_builtins.property
+    def prepared(self) -> Global___Prepared: ...
+    @_builtins.property
+    def commit_shards(self) -> Global___CommitShards: ...
+    @_builtins.property
+    def swapped(self) -> Global___Swapped: ...
+    @_builtins.property
+    def evaluated(self) -> Global___Evaluated: ...
+    @_builtins.property
+    def stale_boundary(self) -> Global___StaleBoundary: ...
+    @_builtins.property
+    def adopt_shard(self) -> Global___AdoptShard: ...
+    @_builtins.property
+    def proved_shard(self) -> Global___ProvedShard: ...
     def __init__(
         self,
         *,
@@ -161,12 +188,21 @@ class Frame(_message.Message):
         evidence_stored: Global___EvidenceStored | None = ...,
         conclude: Global___Conclude | None = ...,
         concluded: Global___Concluded | None = ...,
+        open_shards: Global___OpenShards | None = ...,
+        boundary: Global___Boundary | None = ...,
+        prepared: Global___Prepared | None = ...,
+        commit_shards: Global___CommitShards | None = ...,
+        swapped: Global___Swapped | None = ...,
+        evaluated: Global___Evaluated | None = ...,
+        stale_boundary: Global___StaleBoundary | None = ...,
+        adopt_shard: Global___AdoptShard | None = ...,
+        proved_shard: Global___ProvedShard | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "applied", b"applied", "body", b"body", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "offer", b"offer", "open", b"open", "part", b"part", "proved", b"proved", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "standing", b"standing", "stored", b"stored", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "applied", b"applied", "body", b"body", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "offer", b"offer", "open", b"open", "part", b"part", "proved", b"proved", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "standing", b"standing", "stored", b"stored", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "identify", "heartbeat", "fragment", "join", "enlist", "welcome", "turned", "want_data", "data_part", "data_held", "adopt", "proved", "regroup", "standing", "open", "offer", "close", "part", "fetch", "ready", "commit", "applied", "save_checkpoint", "checkpoint_saved", "finish", "report", "stored", "want_evidence", "evidence_stored", "conclude", "concluded"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "identify", "heartbeat", "fragment", "join", "enlist", "welcome", "turned", "want_data", "data_part", "data_held", "adopt", "proved", "regroup", "standing", "open", "offer", "close", "part", "fetch", "ready", "commit", "applied", "save_checkpoint", "checkpoint_saved", "finish", "report", "stored", "want_evidence", "evidence_stored", "conclude", "concluded", "open_shards", "boundary", "prepared", "commit_shards", "swapped", "evaluated", "stale_boundary", "adopt_shard", "proved_shard"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1110,6 +1146,320 @@ class Finish(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Finish: _TypeAlias = Finish  # noqa: Y015
+
+@_typing.final
+class OpenShards(_message.Message):
+    """Coordinator -> every shard: do this attempt of `step` (or, with `evaluate`, the evaluation after `step`)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    EVALUATE_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    attempt: _builtins.int
+    evaluate: _builtins.bool
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]: ...
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        evaluate: _builtins.bool = ...,
+        members: _abc.Iterable[Global___Member] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "evaluate", b"evaluate", "generation", b"generation", "members", b"members", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenShards: _TypeAlias = OpenShards  # noqa: Y015
+
+@_typing.final
+class Boundary(_message.Message):
+    """Shard -> neighbour: what crosses cut `cut` for one micro-batch. `payload` is the codec's own format.
+
+    direction: forward (activation), backward (activation gradient), evaluate (activation, no way back). `age` counts
+    ticks between production and use. The version is (generation, step, attempt, micro_batch, cut, direction).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    MICRO_BATCH_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    AGE_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    attempt: _builtins.int
+    micro_batch: _builtins.int
+    cut: _builtins.int
+    direction: _builtins.str
+    age: _builtins.int
+    payload: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        micro_batch: _builtins.int = ...,
+        cut: _builtins.int = ...,
+        direction: _builtins.str = ...,
+        age: _builtins.int = ...,
+        payload: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "attempt", b"attempt", "cut", b"cut", "direction", b"direction", "generation", b"generation", "micro_batch", b"micro_batch", "payload", b"payload", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Boundary: _TypeAlias = Boundary  # noqa: Y015
+
+@_typing.final
+class Prepared(_message.Message):
+    """Shard -> coordinator: my state after `step` is computed and, unless `file` is empty, durable in `file`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    PARAMETERS_DIGEST_FIELD_NUMBER: _builtins.int
+    MOMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    LOSS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    attempt: _builtins.int
+    file: _builtins.str
+    parameters_digest: _builtins.str
+    moments_digest: _builtins.str
+    loss: _builtins.float
+    error: _builtins.str
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        file: _builtins.str = ...,
+        parameters_digest: _builtins.str = ...,
+        moments_digest: _builtins.str = ...,
+        loss: _builtins.float = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "error", b"error", "file", b"file", "generation", b"generation", "loss", b"loss", "moments_digest", b"moments_digest", "parameters_digest", b"parameters_digest", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
+
+@_typing.final
+class CommitShards(_message.Message):
+    """Coordinator -> every shard: (step, attempt) stands; swap it in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    attempt: _builtins.int
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "generation", b"generation", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitShards: _TypeAlias = CommitShards  # noqa: Y015
+
+@_typing.final
+class Swapped(_message.Message):
+    """Shard -> coordinator: I stand at `step`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    PARAMETERS_DIGEST_FIELD_NUMBER: _builtins.int
+    MOMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    parameters_digest: _builtins.str
+    moments_digest: _builtins.str
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        parameters_digest: _builtins.str = ...,
+        moments_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "moments_digest", b"moments_digest", "parameters_digest", b"parameters_digest", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Swapped: _TypeAlias = Swapped  # noqa: Y015
+
+@_typing.final
+class Evaluated(_message.Message):
+    """Last shard -> coordinator: the evaluation loss after `step`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    LOSS_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    loss: _builtins.float
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        loss: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "loss", b"loss", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Evaluated: _TypeAlias = Evaluated  # noqa: Y015
+
+@_typing.final
+class StaleBoundary(_message.Message):
+    """Shard -> coordinator: a boundary older than the bound arrived; it was not used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    MICRO_BATCH_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    AGE_FIELD_NUMBER: _builtins.int
+    BOUND_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    attempt: _builtins.int
+    micro_batch: _builtins.int
+    cut: _builtins.int
+    direction: _builtins.str
+    age: _builtins.int
+    bound: _builtins.int
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        micro_batch: _builtins.int = ...,
+        cut: _builtins.int = ...,
+        direction: _builtins.str = ...,
+        age: _builtins.int = ...,
+        bound: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "attempt", b"attempt", "bound", b"bound", "cut", b"cut", "direction", b"direction", "generation", b"generation", "micro_batch", b"micro_batch", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StaleBoundary: _TypeAlias = StaleBoundary  # noqa: Y015
+
+@_typing.final
+class AdoptShard(_message.Message):
+    """Coordinator -> joining shard: load `file` (empty: the initial state) and prove it. Empty digests: not known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    PARAMETERS_DIGEST_FIELD_NUMBER: _builtins.int
+    MOMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    file: _builtins.str
+    parameters_digest: _builtins.str
+    moments_digest: _builtins.str
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        file: _builtins.str = ...,
+        parameters_digest: _builtins.str = ...,
+        moments_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "generation", b"generation", "moments_digest", b"moments_digest", "parameters_digest", b"parameters_digest", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptShard: _TypeAlias = AdoptShard  # noqa: Y015
+
+@_typing.final
+class ProvedShard(_message.Message):
+    """Joining shard -> coordinator: I hold the state after `step`. `error`: why I do not."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    PARAMETERS_DIGEST_FIELD_NUMBER: _builtins.int
+    MOMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    parameters_digest: _builtins.str
+    moments_digest: _builtins.str
+    error: _builtins.str
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        parameters_digest: _builtins.str = ...,
+        moments_digest: _builtins.str = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "generation", b"generation", "moments_digest", b"moments_digest", "parameters_digest", b"parameters_digest", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProvedShard: _TypeAlias = ProvedShard  # noqa: Y015
 
 @_typing.final
 class Numbered(_message.Message):
