@@ -124,7 +124,7 @@ class Driver:
             case DriverTimer(name):
                 return self._timer(name)
             case LinkMeasured():
-                return _each(act.on_measured(event) for act in self._acts)
+                return _each(act.on_measured(event) for act in self._unsettled())
 
     # ------------------------------------------------------------ the start, and roles that come and go
 
@@ -145,14 +145,14 @@ class Driver:
         if role == COORDINATOR and launch > 1:
             self._repeating = launch
         armed = self._arm(role) if launch > 1 or role not in self._first_cast else []
-        return armed + _each(act.on_launched(role, launch) for act in self._acts)
+        return armed + _each(act.on_launched(role, launch) for act in self._unsettled())
 
     def _exited(self, role: str, launch: int, exit_code: int) -> list[Action]:
         self._progress_ms = self._board.now_ms
         if self._board.running.get(role) == launch:
             del self._board.running[role]
         if role in self._board.killed_by:
-            return _each(act.on_exit(role, exit_code) for act in self._acts)
+            return _each(act.on_exit(role, exit_code) for act in self._unsettled())
         if self._finished:
             return []
         return self._abort(f"{role} (launch {launch}) exited with code {exit_code}; no fault asked for it, see its log")
@@ -200,13 +200,13 @@ class Driver:
         actions: list[Action] = []
         if isinstance(fact, Opened):
             actions += self._first_opened() + self._left_behind(fact.step)
-        actions += _each(act.on_fact(fact) for act in self._acts)
+        actions += _each(act.on_fact(fact) for act in self._unsettled())
         if isinstance(fact, Closed):
             actions += self._unplanned(fact)
         if isinstance(fact, Finished):
             self._finished = True
             reason = f"the run ended at step {fact.step}: {fact.condition}"
-            actions += _each(act.close(reason) for act in self._acts)
+            actions += _each(act.close(reason) for act in self._unsettled())
         return actions
 
     def _is_repeated(self, fact: Fact) -> bool:
@@ -277,9 +277,13 @@ class Driver:
         return self._abort(f"no step moved for {idle_ms:.0f} ms, since {self._progress_ms:.0f} ms; {waits}")
 
     def _abort(self, reason: str) -> list[Action]:
-        actions = _each(act.close(reason) for act in self._acts)
+        actions = _each(act.close(reason) for act in self._unsettled())
         self._aborted = True
         return [*actions, AbortRun(reason)]
+
+    def _unsettled(self) -> list[Act]:
+        """What is settled hears of nothing any more."""
+        return [act for act in self._acts if not act.settled]
 
     def _heal(self) -> list[Action]:
         done = self._opened_once and all(act.settled for act in self._acts)

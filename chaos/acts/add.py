@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.actions import Action, Launch
-from chaos.acts.base import Act, Board, Stage
+from chaos.acts.base import Act, Board, Stage, Witness
 from chaos.acts.kills import LAUNCH_WAIT_MS
 from chaos.fault_kinds.roles import AddWorker
 from services.events import worker_id
@@ -40,7 +40,8 @@ class AddAct(Act):
         match fact:
             case Proven() if self.acting and fact.worker == worker_id(self.role):
                 self.no_longer_awaited(self.role)
-                return self.undone({"how": "nothing to undo: it stays", "proved_after_step": fact.step})
+                stays: Witness = {"how": "nothing to undo: it stays", "proved_after_step": fact.step}
+                return self.came_in(self.role, fact.step, self.step) or self.undone(stays)
             case Opened() if self.acting and fact.step >= self.step:
                 return self.miss(f"step {fact.step} opened without {self.role}, which was to be new in it")
         return []

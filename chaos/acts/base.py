@@ -173,6 +173,12 @@ class Act:
         """Wait for something in a later step. The opening of that step, or a run that stands still, bounds it."""
         self.wait = Wait("", what, self.board.now_ms, 0.0)
 
+    def came_in(self, role: str, proved_after_step: int, due_step: int) -> list[Action]:
+        """A complaint when a worker takes part from another step on than the schedule says."""
+        if proved_after_step + 1 == due_step:
+            return []
+        return self.miss(f"{role} takes part from step {proved_after_step + 1} on, not from step {due_step}")
+
     def no_longer_awaited(self, role: str) -> None:
         """The worker is there, or is not to come any more."""
         if self.board.awaited_by.get(role) == self.name:

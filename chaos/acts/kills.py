@@ -72,7 +72,7 @@ class KillAct(Act):
                 self._recovered = True
                 return self._arrived(COORDINATOR, {"recovered_at_step": fact.step, "generation": fact.generation})
             case Proven():
-                return self._arrived(worker_name(fact.worker), {"proved_after_step": fact.step})
+                return self._proved(worker_name(fact.worker), fact.step)
             case RolledBack():
                 self._back["rolled_back_to"] = fact.to_step
             case Opened():
@@ -126,6 +126,11 @@ class KillAct(Act):
         self.no_longer_awaited(role)
         self._back.update(witness)
         return [] if self._missing else self.undone(self._back)
+
+    def _proved(self, role: str, step: int) -> list[Action]:
+        exact = self.returns_at is not None and isinstance(self.start, PhaseTrigger) and role in self._missing
+        wrong = self.came_in(role, step, self.returns_at or 0) if exact else []
+        return wrong or self._arrived(role, {"proved_after_step": step})
 
     def _opened(self, step: int) -> list[Action]:
         """Its step has opened: whoever is not back by now is late."""

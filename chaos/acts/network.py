@@ -106,7 +106,8 @@ class EvictingAct(LinkAct):
                 self.board.awaited_by[worker_name(worker)] = self.name
                 return [] if self._inside else self.leave()
             case Proven(worker=worker) if self.acting and worker in self._outside:
-                return self._settle(worker)
+                name = worker_name(worker)
+                return self.came_in(name, fact.step, self.returns_at) or self._settle(worker)
             case Opened(step=step) if self.acting and step >= self.returns_at:
                 return self.restore() + self.miss(f"step {step} opened without {self._names(self._outside)}")
         return []

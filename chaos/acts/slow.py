@@ -98,7 +98,8 @@ class PauseAct(Act):
                 return self.acted(witness) + self.restore()
             case Proven() if self.stage is Stage.ACTED and self._is_mine(fact.worker):
                 self.no_longer_awaited(self.role)
-                return self.undone({"proved_after_step": fact.step, "incarnation": fact.incarnation})
+                done = {"proved_after_step": fact.step, "incarnation": fact.incarnation}
+                return self.came_in(self.role, fact.step, self.returns_at or 0) or self.undone({**done})
             case Opened() if self.stage is Stage.ACTED and fact.step >= (self.returns_at or 0):
                 return self.miss(f"step {fact.step} opened without {self.role}, which had to be back")
         return []
