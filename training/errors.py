@@ -23,3 +23,7 @@ class CheckpointError(GradstormError):
 
 class ContractError(GradstormError):
     """Two roles disagree about shape, dtype or ids; nothing was summed or applied."""
+
+
+class NonFiniteError(ContractError):
+    """A number that has to be finite is NaN or infinite; the message says where. Nothing was encoded or applied."""
