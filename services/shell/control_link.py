@@ -46,11 +46,24 @@ class ControlLink:
         self._idle.set()
         self._stream: ClientStream | None = None
         self._finishing = False
+        self._was_linked = False
+        self._complaint = ""
 
     @property
-    def lost_ms(self) -> float:
-        """For how long there has been no link to the driver; 0 while there is one."""
-        return 0.0 if self._lost_since_s is None else (time.monotonic() - self._lost_since_s) * 1000.0
+    def linked(self) -> bool:
+        """Whether the link is up."""
+        return self._lost_since_s is None
+
+    @property
+    def orphaned(self) -> str:
+        """Why the driver must be taken for gone; empty while it need not."""
+        if self._lost_since_s is None:
+            return ""
+        options = self._options
+        bound_ms = options.orphan_ms if self._was_linked else options.first_link_ms
+        if (time.monotonic() - self._lost_since_s) * 1000.0 <= bound_ms:
+            return ""
+        return f"{'no' if self._was_linked else 'never a'} link to the driver for {bound_ms:.0f} ms: {self._complaint}"
 
     def tell(self, request: pb.ControlRequest) -> None:
         """Queue something for the driver; kept over a reconnect."""
@@ -68,7 +81,7 @@ class ControlLink:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
                 if self._stream is not None:
-                    await self._stream.done_writing()
+                    await self._stream.finish("this role is done")
                     await asyncio.wait((link,))
 
     async def run(self) -> None:
@@ -81,7 +94,7 @@ class ControlLink:
                 )
                 await self._carry(ClientStream(call, self._options.driver))
             except (StreamBroken, TimeoutError, DecodeError) as error:
-                self._log.info("no link to the driver", why=str(error) or "no answer")
+                self._complain(str(error) or "no answer")
             finally:
                 if self._lost_since_s is None:
                     self._lost_since_s = time.monotonic()
@@ -90,6 +103,12 @@ class ControlLink:
             if not self._finishing:
                 await asyncio.sleep(_REDIAL_S)
 
+    def _complain(self, why: str) -> None:
+        """Log a reason when it changes, not each of many attempts."""
+        if why != self._complaint and not self._finishing:
+            self._complaint = why
+            self._log.info("no link to the driver", why=why)
+
     async def _carry(self, stream: ClientStream) -> None:
         async with asyncio.timeout(_CONNECT_S):
             await stream.admitted()
@@ -97,7 +116,7 @@ class ControlLink:
             first = pb.ControlResponse.FromString(await stream.read())
         if first.WhichOneof("body") != "accepted":
             raise StreamBroken(f"the driver answers with {first.WhichOneof('body')}")
-        self._lost_since_s, self._stream = None, stream
+        self._lost_since_s, self._stream, self._was_linked, self._complaint = None, stream, True, ""
         writer = asyncio.get_running_loop().create_task(self._write_all(stream))
         try:
             while True:

@@ -26,7 +26,7 @@ from services.messages import Numbered
 from services.records import Fact
 from services.shell.channel import CONTROL_METHOD, server_options, why_refused
 from services.shell.options import TransportOptions
-from services.shell.stream import ServerStream, StreamBroken
+from services.shell.stream import ADMITTED, ServerStream, StreamBroken
 from services.wire import control_pb2 as pb
 from services.wire_error import WireError
 from training.errors import ConfigurationError, GradstormError
@@ -211,7 +211,7 @@ class DriverServer:
         if why:
             self._log.warning("stranger refused", remote=context.peer(), why=why)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata(ADMITTED)
         stream = ServerStream(context)
         try:
             connection = await self._hello(stream)

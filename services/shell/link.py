@@ -13,7 +13,7 @@ from typing import Protocol
 
 from services.codec import decode, encode
 from services.frames import Fragment, Heartbeat, Hello, Identify, TransportFrame
-from services.messages import DataPart, Message, Part, Report
+from services.messages import Boundary, DataPart, Message, Part, Report
 from services.shell.options import TransportOptions
 from services.shell.stream import Stream, StreamBroken
 from services.wire_error import WireError
@@ -207,6 +207,8 @@ def rough_bytes(message: Message | TransportFrame) -> int:
         return message.data.nbytes + _HEADER_BYTES
     if isinstance(message, DataPart):
         return len(message.data) + _HEADER_BYTES
+    if isinstance(message, Boundary):
+        return len(message.payload) + _HEADER_BYTES
     if isinstance(message, Report):
         return sum(
             len(record.body_json) + sum(array.nbytes for _, array in record.arrays) + _HEADER_BYTES

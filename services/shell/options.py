@@ -53,7 +53,8 @@ class ShellOptions:
     settings_json: str = "{}"  # for the factory
     observe: bool = False  # tell the driver of every fact
     flush_ms: float = 5000.0  # after Stop: how long unstored records may take
-    orphan_ms: float = 10_000.0  # the driver gone for so long ends the role; a loaded machine may need seconds to link
+    first_link_ms: float = 10_000.0  # no first link to the driver for so long ends the role; a loaded machine is slow
+    orphan_ms: float = 3000.0  # the driver gone for so long, once linked, ends the role
     transport: TransportOptions = field(default_factory=TransportOptions)
 
     def __post_init__(self) -> None:

@@ -203,8 +203,8 @@ class Runner:
         while self._control is not None:
             await asyncio.sleep(_POLL_S)
             waited_s += _POLL_S
-            if self._control.lost_ms > self.options.orphan_ms:
-                self.end(Ending(ORPHANED, f"no link to the driver for {self.options.orphan_ms:.0f} ms"))
+            if why := self._control.orphaned:
+                self.end(Ending(ORPHANED, why))
                 return
             counts = (self.host.recorder.last, self.host.unstored)
             if counts != told and waited_s >= _COUNT_EVERY_S:
@@ -273,7 +273,7 @@ class Runner:
         self._flushing = True
         self.clock.close()
         deadline_s = loop.time() + self.options.flush_ms / 1000.0
-        nobody = not self._board.address_of(VERIFIER)
+        nobody = not self.options.driver and not self._board.address_of(VERIFIER)
         hurry = nobody or ending.condition == ORPHANED or self.options.role == VERIFIER
         while self.host.unstored and not hurry and loop.time() < deadline_s:
             await asyncio.sleep(0.01)
@@ -284,7 +284,7 @@ class Runner:
     async def _close(self, control: asyncio.Task[None] | None) -> None:
         await self._board.close()
         if self._control is not None and control is not None:
-            await self._control.finish(control, 1.0 if self._control.lost_ms == 0.0 else 0.0)
+            await self._control.finish(control, 1.0 if self._control.linked else 0.0)
             control.cancel()
             await asyncio.gather(control, return_exceptions=True)
         await self._server.stop()

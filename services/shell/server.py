@@ -13,7 +13,7 @@ from services.codec import decode, encode
 from services.frames import Hello
 from services.shell.channel import LINK_METHOD, server_options, why_refused
 from services.shell.options import ShellOptions
-from services.shell.stream import ServerStream, StreamBroken
+from services.shell.stream import ADMITTED, ServerStream, StreamBroken
 from services.shell.switchboard import Switchboard
 from services.wire_error import WireError
 from training.errors import ConfigurationError
@@ -67,7 +67,7 @@ class RoleServer:
         if why:
             self._log.warning("stranger refused", remote=context.peer(), why=why)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
-        await context.send_initial_metadata(())  # the caller says nothing before it knows that it is welcome
+        await context.send_initial_metadata(ADMITTED)  # the caller says nothing before it knows that it is welcome
         await self._opened.wait()
         stream = ServerStream(context)
         try:

@@ -14,6 +14,9 @@ import grpc
 _BREAKS = (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError)
 
 
+ADMITTED = (("gradstorm-admitted", "1"),)  # a server's initial metadata when it lets a call in
+
+
 class StreamBroken(Exception):
     """The stream is over; the text says why, as far as is known."""
 
@@ -57,8 +60,8 @@ class ClientStream:
 
     async def admitted(self) -> None:
         """Wait until the other side has let the call in. Raises StreamBroken with its reason when it has not."""
-        await self._guarded(self._call.initial_metadata())
-        if self._call.done():
+        metadata = await self._guarded(self._call.initial_metadata())
+        if ADMITTED[0] not in {(key, value) for key, value in metadata or ()}:
             raise StreamBroken(await self._status())
 
     async def read(self) -> bytes:
@@ -69,10 +72,6 @@ class ClientStream:
 
     async def write(self, data: bytes) -> None:
         await self._guarded(self._call.write(data))
-
-    async def done_writing(self) -> None:
-        """Say that nothing more comes. The other side reads everything first, then ends the stream."""
-        await self._guarded(self._call.done_writing())
 
     async def finish(self, reason: str) -> None:
         self._closed = self._closed or reason
