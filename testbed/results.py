@@ -7,6 +7,7 @@ data. `params_sha256` is over the parameters as little-endian float64 in the ord
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -154,7 +155,8 @@ def _final_part(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
         return dict.fromkeys(names)
     held_out = (plan.dataset.test_features, plan.dataset.test_labels)
     loss, accuracy = evaluate(config.model, found.parameters, *held_out)
-    return dict(zip(names, (found.step, array_digest(found.parameters), loss, accuracy), strict=True))
+    told = loss if math.isfinite(loss) else None  # parameters that are not finite: JSON has no word for it
+    return dict(zip(names, (found.step, array_digest(found.parameters), told, accuracy), strict=True))
 
 
 def _numerics(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:

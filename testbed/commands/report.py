@@ -35,7 +35,8 @@ def _head(document: Mapping[str, Any]) -> list[str]:
         )
     if document["params_sha256"]:
         lines.append(f"  parameters  sha256 {document['params_sha256']} after step {document['final_step']}")
-        lines.append(f"  held out    loss {document['final_loss']:.6f}, accuracy {document['final_accuracy']:.4f}")
+        loss = "not finite" if document["final_loss"] is None else f"{document['final_loss']:.6f}"
+        lines.append(f"  held out    loss {loss}, accuracy {document['final_accuracy']:.4f}")
     return lines
 
 

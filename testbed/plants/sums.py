@@ -1,131 +1,189 @@
-"""Bugs in what is summed, and with which weights."""
+"""Bugs in what is summed, in which order, and with which weights."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from services.exchange import Gather, _Contributing
+from services.exchange import Gather, PushExchange, RingExchange
 from services.jobs import Gradient, GradientJob
-from services.messages import Array, Part
-from services.roles.stepping import Stepping
-from testbed.plants.registry import Patch, plant
+from services.messages import Array, Close, Part
+from services.roles.coordinator import Coordinator
+from services.roles.worker import Worker
+from testbed.plants.registry import Patch, memory, plant
+
+Exchange = RingExchange | PushExchange
 
 
-@plant("mean-of-means", invariant="gradient exactness", scenario="short-batch-death")
+def _own(own: object) -> list[Patch]:
+    """A contributor's scaled chunk, in both strategies."""
+    return [(RingExchange, "own", own), (PushExchange, "own", own)]
+
+
+@plant("mean-of-means", invariant="gradient exactness")
 def mean_of_means() -> list[Patch]:
     """Every contributor weighs 1/k instead of n_k/N."""
 
-    def own(self: _Contributing, index: int) -> Array:
+    def own(self: Exchange, index: int) -> Array:
         start, stop = self.bounds[index]
         return self._gradient[start:stop] * (1.0 / len(self.attempt.contributors))
 
-    return [(_Contributing, "own", own)]
+    return _own(own)
 
 
 @plant("counted-twice", invariant="contribution accounting")
 def counted_twice() -> list[Patch]:
     """The second contributor's gradient is added twice."""
-    original = _Contributing.own
+    original = RingExchange.own
 
-    def own(self: _Contributing, index: int) -> Array:
-        value = original(self, index)
+    def own(self: Exchange, index: int) -> Array:
+        value = original(self, index)  # type: ignore[arg-type]
         return value + value if self._place == 1 else value
 
-    return [(_Contributing, "own", own)]
+    return _own(own)
 
 
 @plant("dropped-contribution", invariant="contribution accounting")
 def dropped() -> list[Patch]:
     """The last contributor is named in the commit, but adds zeros."""
-    original = _Contributing.own
+    original = RingExchange.own
 
-    def own(self: _Contributing, index: int) -> Array:
-        value = original(self, index)
+    def own(self: Exchange, index: int) -> Array:
+        value = original(self, index)  # type: ignore[arg-type]
         last = self._place == len(self.attempt.contributors) - 1
         return np.zeros_like(value) if last and self._place > 0 else value
 
-    return [(_Contributing, "own", own)]
+    return _own(own)
+
+
+@plant("chunk-not-added", invariant="contribution accounting", scenario="kill-at-reduce-chunk")
+def chunk_not_added() -> list[Patch]:
+    """Of the second contributor every chunk but one is added."""
+    original = RingExchange.own
+
+    def own(self: Exchange, index: int) -> Array:
+        value = original(self, index)  # type: ignore[arg-type]
+        return np.zeros_like(value) if self._place == 1 and index == len(self.bounds) - 1 else value
+
+    return _own(own)
+
+
+@plant("weight-rounded", invariant="gradient exactness")
+def weight_rounded() -> list[Patch]:
+    """n_k / N is taken in float32, and rounded up."""
+
+    def own(self: Exchange, index: int) -> Array:
+        start, stop = self.bounds[index]
+        share = self.attempt.contributors[self._place]
+        weight = np.float32(share.sample_count) / np.float32(self.attempt.total)
+        return float(np.nextafter(weight, np.float32(1))) * self._gradient[start:stop]
+
+    return _own(own)
 
 
 @plant("wrong-step", invariant="gradient exactness")
 def wrong_step() -> list[Patch]:
     """From step 4 on a worker offers the gradient that it computed one step earlier, over that step's samples."""
-    original = GradientJob.__call__
-    before: dict[int, Gradient] = {}
+    original = Worker._has_gradient
 
-    def late(self: GradientJob) -> Gradient:
-        fresh = original(self)
-        key = len(self.sample_ids)
-        stale, before[key] = before.get(key), fresh
-        if stale is None:
-            return fresh
-        return Gradient(fresh.sample_ids, stale.value, stale.digest, stale.loss, stale.finite)
+    def late(self: Worker, gradient: Gradient) -> None:
+        before: Gradient = memory(self).get("gradient", gradient)
+        memory(self)["gradient"] = gradient
+        if self.step + 1 >= 4:
+            gradient = replace(before, sample_ids=gradient.sample_ids)
+        original(self, gradient)
 
-    return [(GradientJob, "__call__", late)]
+    return [(Worker, "_has_gradient", late)]
+
+
+@plant("stale-parameters", invariant="gradient exactness")
+def stale_parameters() -> list[Patch]:
+    """From step 4 on gradients are computed at the parameters of the step before."""
+    original = Worker._compute
+
+    def compute(self: Worker, kind: str, job: object) -> None:
+        if isinstance(job, GradientJob):
+            before: Array = memory(self).get("parameters", job.parameters)
+            memory(self)["parameters"] = job.parameters
+            if self.step + 1 >= 4:
+                job = replace(job, parameters=before)
+        original(self, kind, job)
+
+    return [(Worker, "_compute", compute)]
 
 
 @plant("wrong-total", invariant="gradient exactness", scenario="kill-at-open")
 def wrong_total() -> list[Patch]:
     """N counts the samples of everybody who was dealt some, the dead included."""
-    original = Stepping._close_message
+    original = Coordinator._close_message
 
-    def close_message(self: Stepping) -> Any:
-        message = original(self)
+    def close_message(self: Coordinator) -> Close:
         assert self.current is not None
         total = sum(len(ids) for ids in self.current.opened.deals.values())
-        return type(message)(
-            message.generation, message.step, message.attempt, message.contributors, total, message.members,
-            message.server_address,
-        )  # fmt: skip
+        return replace(original(self), total=total)
 
-    return [(Stepping, "_close_message", close_message)]
+    return [(Coordinator, "_close_message", close_message)]
+
+
+@plant("total-of-the-first-attempt", invariant="gradient exactness", scenario="kill-at-reduce")
+def old_total() -> list[Patch]:
+    """When a step is tried again without a dead contributor, the survivors keep the N that was closed first."""
+    original = Worker._close
+
+    def close(self: Worker, message: Close) -> None:
+        step, total = memory(self).get("total", (0, 0))
+        if message.step != step:
+            total = message.total
+            memory(self)["total"] = (message.step, total)
+        original(self, replace(message, total=total))
+
+    return [(Worker, "_close", close)]
 
 
 @plant("arrival-order", invariant="contribution accounting")
 def arrival_order() -> list[Patch]:
     """Contributions are added from the highest worker id down, as if that were the order of their arrival."""
-    original = Stepping._close_message
+    original = Coordinator._close_message
 
-    def close_message(self: Stepping) -> Any:
+    def close_message(self: Coordinator) -> Close:
         message = original(self)
-        return type(message)(
-            message.generation, message.step, message.attempt, message.contributors[::-1], message.total,
-            message.members, message.server_address,
-        )  # fmt: skip
+        return replace(message, contributors=message.contributors[::-1])
 
-    return [(Stepping, "_close_message", close_message)]
+    return [(Coordinator, "_close_message", close_message)]
 
 
 @plant("server-sums-as-they-come", invariant="contribution accounting", strategy="ps")
 def server_arrival() -> list[Patch]:
-    """The server adds each chunk the moment that it arrives, and still claims ascending order."""
+    """The server adds chunks as they lie in its inbox, the newest first, and still claims ascending order."""
 
     def take(self: Gather, worker: int, part: Part) -> Part | None:
         self.check(part, (worker,))
-        index = part.index
-        so_far = self._sums[index]
-        self._sums[index] = part.data if so_far is None else so_far + part.data
-        self._next[index] += 1
-        if self._next[index] < len(self.attempt.contributors):
+        inbox = self._early[part.index]
+        inbox[self.attempt.workers.index(worker)] = part.data
+        if len(inbox) < len(self.attempt.contributors):
             return None
-        done = self._sums[index]
-        assert done is not None
-        return self.part("publish", index, self.attempt.workers, done)
+        done, *others = [inbox[place] for place in sorted(inbox, reverse=True)]
+        for data in others:
+            done = done + data
+        return self.part("publish", part.index, self.attempt.workers, done)
 
     return [(Gather, "take", take)]
 
 
-@plant("weight-rounded", invariant="gradient exactness")
-def weight_rounded() -> list[Patch]:
-    """n_k / N is taken in float32."""
+@plant("attempts-mixed", invariant="contribution accounting", scenario="kill-at-ready")
+def attempts_mixed() -> list[Patch]:
+    """A step that is tried again without a dead contributor is given the value of the attempt that had it."""
+    original = Worker._finished
 
-    def own(self: _Contributing, index: int) -> Array:
-        start, stop = self.bounds[index]
-        share = self.attempt.contributors[self._place]
-        weight = float(np.float32(share.sample_count) / np.float32(self.attempt.total))
-        weight = float(np.nextafter(np.float32(weight), np.float32(1)))
-        return weight * self._gradient[start:stop]
+    def finished(self: Worker, exchange: Exchange) -> None:
+        key, whole = exchange.attempt.step, exchange.finished
+        if whole.complete and self._held is None:
+            step, first = memory(self).get("first", (0, whole))
+            if step == key:
+                exchange.finished = first
+            else:
+                memory(self)["first"] = (key, whole)
+        original(self, exchange)
 
-    return [(_Contributing, "own", own)]
+    return [(Worker, "_finished", finished)]
