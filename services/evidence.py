@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from services.invariants.base import REASONS_MAX
 from services.invariants.fencing import STALE
-from services.ledger import COORDINATOR, Entry, Ledger, worker_role
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Entry, worker_role
 from services.records import (
     Died,
     Ended,

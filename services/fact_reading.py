@@ -42,7 +42,7 @@ def read_fact(kind: str, body_json: str, arrays: Mapping[str, Array]) -> Fact:
             raise ValueError("characters after the body")
         for name, convert in plan.converts:
             body[name] = convert(body[name])
-        return plan.make(**body, **arrays)
+        return plan.make(**body, **arrays) if arrays else plan.make(**body)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StopIteration) as error:
         raise UnreadableFact(f"{kind}: its body does not fit ({error!r})") from None
 

@@ -16,6 +16,7 @@ from typing import Any
 from services.dataset_reading import JudgeData, UnreadableDataset, read_dataset
 from services.evidence import Evidence
 from services.fact_reading import UnreadableFact, read_fact
+from services.fact_tellers import may_tell
 from services.history import Damage, HistoryLine
 from services.invariants.base import UNKNOWN, VIOLATED, Invariant, worst_of
 from services.invariants.checkpoint_fidelity import CheckpointFidelity
@@ -27,7 +28,8 @@ from services.invariants.liveness import Liveness
 from services.invariants.replica_agreement import ReplicaAgreement
 from services.invariants.sample_accounting import SampleAccounting
 from services.invariants.step_monotonicity import StepMonotonicity
-from services.ledger import Entry, Ledger, Step
+from services.ledger import Ledger
+from services.lineage import Entry, Step
 from services.observations import NOT_REACHED, Observations
 from services.records import RunStarted
 from services.reference import Reference
@@ -76,15 +78,17 @@ class Judge:
     def feed(self, line: HistoryLine) -> None:
         """Take the next line. Never raises."""
         self.evidence.on_line(line.seq, line.source, line.launch, line.number, line.kind)
-        repeated = self.ledger.is_repeated(line.source, line.launch, line.kind, line.body_json)
+        if self.ledger.is_repeated(line.source, line.launch, line.kind, line.body_json):
+            return
         try:
             fact = read_fact(line.kind, line.body_json, line.arrays)
         except UnreadableFact as error:
             self.evidence.unknown(f"line {line.seq}: {error}")
             return
-        entry = Entry(line.seq, line.at_ms, line.source, line.launch, line.number, fact)
-        if repeated:
+        if not may_tell(line.source, fact):
+            self.evidence.unknown(f"line {line.seq}: {line.source} told {line.kind}, which is not its to tell")
             return
+        entry = Entry(line.seq, line.at_ms, line.source, line.launch, line.number, fact)
         self._guarded(None, self.ledger.take, entry)
         if isinstance(fact, RunStarted):
             self._guarded(None, self._run_started, fact)

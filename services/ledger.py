@@ -13,23 +13,21 @@ taken a second time.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from services.epochs import Permutations
-from services.messages import Array
+from services.lineage import COORDINATOR, Entry, Lineage, Step, worker_role
 from services.records import (
     Closed,
     Committed,
     Contributed,
     Died,
     Ended,
-    Fact,
     Opened,
+    Recovered,
     Reduced,
     Regrouped,
     RolledBack,
@@ -38,79 +36,10 @@ from services.records import (
 from services.reference import Reference
 from services.replay import ReplayedState, digest_of, replay_step
 
-COORDINATOR = "coordinator"  # also in services.events, which a judge must not import: it leads to training
 WAITING_BYTES_MAX = 1 << 30  # reduced values that wait for the step before them
 INCOMPLETE_BYTES_MAX = 1 << 28  # states kept for steps whose contributions are not all there
 
 Json = dict[str, Any]
-
-
-def worker_role(worker: int) -> str:
-    return f"worker-{worker}"
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One fact with its place in the history. Nobody changes it; to freeze it costs more than to make it."""
-
-    seq: int
-    at_ms: float
-    source: str
-    launch: int
-    number: int
-    fact: Fact
-
-
-@dataclass(slots=True, eq=False)
-class Step:
-    """The evidence of one committed step. `before` and `after` are there once it is replayed."""
-
-    lineage: Lineage
-    number: int
-    entry: Entry
-    committed: Committed
-    opened: Opened | None
-    closed: Closed | None
-    before: ReplayedState | None = None
-    after: ReplayedState | None = None
-    reduced: Reduced | None = None
-    contributions: dict[int, Contributed] = field(default_factory=dict)
-
-    @property
-    def missing(self) -> list[int]:
-        """Contributors whose contribution has not been recorded."""
-        return [worker for worker, _, _ in self.committed.contributors if worker not in self.contributions]
-
-    @property
-    def whole(self) -> bool:
-        """Whether every contribution was recorded with its gradient."""
-        return not self.missing and all(item.gradient is not None for item in self.contributions.values())
-
-    @property
-    def complete(self) -> bool:
-        skipped_sum = self.committed.skip and self.committed.reduced_digest != "" and self.reduced is None
-        return not self.missing and (not skipped_sum or self.whole)
-
-
-@dataclass(slots=True, eq=False)
-class Lineage:
-    """A run of steps that no rollback interrupts. Facts of a generation above `above` belong to it or a later one."""
-
-    index: int
-    start: int
-    above: int
-    parent: Lineage | None
-    head: int  # last committed step
-    steps: dict[int, Step] = field(default_factory=dict)  # committed, not yet replayed
-    replayed: int = -1  # last step whose state is known; -1 before the starting state is
-    state: ReplayedState | None = None
-    digests: dict[int, tuple[str, str]] = field(default_factory=dict)  # of the state after each replayed step
-    snapshots: dict[int, ReplayedState] = field(default_factory=dict)  # at checkpoint steps, the newest few
-    ids: dict[int, tuple[int, array[int]]] = field(default_factory=dict)  # step -> epoch, committed sample ids
-    checked: set[int] = field(default_factory=set)  # steps whose gradient was judged
-    confirmed: set[int] = field(default_factory=set)  # steps whose replayed state somebody holds
-
-
 Listener = Callable[[Step], None]
 
 
@@ -139,7 +68,8 @@ class Ledger:
         self._full = False
         self._contributed: dict[int, list[Contributed]] = {}
         self._incomplete: dict[tuple[int, int], Step] = {}  # (lineage, number), replayed
-        self._told: dict[bytes, int] = {}  # coordinator's facts -> launch that told them first
+        self._told: dict[int, int] = {}  # hash of each of the coordinator's facts -> launch that told it first
+        self._recovered: set[int] = set()  # launches of the coordinator that have read their log
         self._takers: dict[type, Callable[[Entry], None]] = {
             Contributed: self._take_contributed,
             Reduced: self._take_reduced,
@@ -149,16 +79,19 @@ class Ledger:
             Regrouped: self._take_regrouped,
             RolledBack: self._take_rolled_back,
             RunStarted: self._take_started,
+            Recovered: self._take_recovered,
             Died: self._take_died,
             Ended: self._take_ended,
         }
 
     def is_repeated(self, source: str, launch: int, kind: str, body_json: str) -> bool:
-        """Whether an earlier launch of the coordinator told the very same fact. Durable tells of another write each."""
-        if source != COORDINATOR or kind == "Durable":
+        """Whether this is a relaunched coordinator reading out of its log what an earlier launch told already.
+
+        `Durable` is not in the log, and once `Recovered` is told nothing more is read out.
+        """
+        if source != COORDINATOR or launch in self._recovered or kind == "Durable":
             return False
-        key = hashlib.blake2b(f"{kind} {body_json}".encode(), digest_size=12).digest()
-        return self._told.setdefault(key, launch) < launch
+        return self._told.setdefault(hash((kind, body_json)), launch) < launch
 
     def take(self, entry: Entry) -> None:
         """Take one fact that is not repeated."""
@@ -233,6 +166,11 @@ class Ledger:
         parent = self.lineages[-1]
         self.lineages.append(Lineage(parent.index + 1, fact.to_step, fact.generation, parent, fact.to_step))
         self._advance()
+
+    def _take_recovered(self, entry: Entry) -> None:
+        assert isinstance(entry.fact, Recovered)
+        if entry.fact.incarnation == entry.launch:
+            self._recovered.add(entry.launch)
 
     def _take_died(self, entry: Entry) -> None:
         assert isinstance(entry.fact, Died)
@@ -467,8 +405,3 @@ class Ledger:
                     yield at.ids[step]
                 step -= 1
             at = at.parent
-
-
-def same_bits(first: Array, second: Array) -> bool:
-    """Whether two float64 arrays have the same bits; -0.0 differs from 0.0, and a NaN may equal itself."""
-    return first.size == second.size and first.tobytes() == second.tobytes()

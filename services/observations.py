@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from services.ledger import COORDINATOR, Entry, Ledger, worker_role
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Entry, worker_role
 from services.records import Closed, Committed, Died, Opened, Recovered, RolledBack
 
 LOST = "in-flight gradient lost"

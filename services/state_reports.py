@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.ledger import Entry, Ledger, Lineage, Step, worker_role
+from services.ledger import Ledger
+from services.lineage import Entry, Lineage, Step, worker_role
 from services.records import Proven, Regrouped, StateApplied, StepApplied
 
 WATCHES = (StateApplied, StepApplied, Proven, Regrouped)

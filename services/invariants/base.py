@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from services.ledger import Entry, Ledger, Step
+from services.ledger import Ledger
+from services.lineage import Entry, Step
 from services.state_reports import StateReport
 
 PASS = "pass"

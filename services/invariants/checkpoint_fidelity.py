@@ -14,7 +14,8 @@ from typing import Any
 
 from services.epochs import Permutations
 from services.invariants.base import Invariant
-from services.ledger import COORDINATOR, Entry, Ledger, Lineage, Step, worker_role
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Entry, Lineage, Step, worker_role
 from services.records import CheckpointWritten, Published, RolledBack, RunStarted
 from services.replay import digest_of
 

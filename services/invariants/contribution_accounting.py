@@ -15,7 +15,8 @@ import numpy as np
 
 from services.invariants.base import Invariant
 from services.invariants.gradient_exactness import replay_contributions
-from services.ledger import COORDINATOR, Entry, Ledger, Step, same_bits, worker_role
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Entry, Step, same_bits, worker_role
 from services.messages import Array
 from services.records import Closed, Committed, Contributed, Reduced, Summed
 from services.replay import digest_of, replay_sum

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.invariants.base import Invariant
-from services.ledger import COORDINATOR, Entry, Ledger, worker_role
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Entry, worker_role
 from services.records import (
     Admitted,
     CheckpointWritten,

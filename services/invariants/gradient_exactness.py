@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from services.invariants.base import Invariant
-from services.ledger import COORDINATOR, Ledger, Step, worker_role
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Step, worker_role
 from services.messages import Array
 from services.reference import TOLERANCE_FLOORS, Answers, Question
 from services.replay import replay_sum

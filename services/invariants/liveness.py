@@ -8,7 +8,8 @@ by the condition that the scenario promised (`Expectation.promises["condition"]`
 from __future__ import annotations
 
 from services.invariants.base import Invariant
-from services.ledger import COORDINATOR, Entry, Ledger
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Entry
 from services.records import Committed, Expectation, Finished, Healed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.invariants.base import Invariant
-from services.ledger import COORDINATOR, Entry, worker_role
+from services.lineage import COORDINATOR, Entry, worker_role
 from services.records import Proven, StepApplied
 from services.state_reports import StateReport
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from services.epochs import Deck, fresh_generator
 from services.invariants.base import Invariant
-from services.ledger import COORDINATOR, Entry, Ledger, worker_role
+from services.ledger import Ledger
+from services.lineage import COORDINATOR, Entry, worker_role
 from services.records import Committed, Opened, RolledBack, RunStarted
 
 NAMED_MAX = 10

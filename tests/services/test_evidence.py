@@ -11,7 +11,7 @@ from services.fact_codec import fact_to_numbered
 from services.history import Damage, HistoryLine
 from services.invariants.base import Invariant
 from services.judge import DATA_PARALLEL, Judge, broken_document
-from services.ledger import Entry
+from services.lineage import Entry
 from services.records import (
     Contributed,
     Died,
@@ -220,3 +220,17 @@ def test_a_judge_that_is_gone_leaves_a_document() -> None:
     document = broken_document("MemoryError")
     assert document["verdict"] == "unknown"
     assert "the judge broke: MemoryError" in reasons(document)
+
+
+@pytest.mark.parametrize("source", ["worker-1", "driver", "server"])
+def test_what_is_not_ones_own_to_tell(source: str) -> None:
+    run = HonestRun()
+    told = run.told[run.places(StateApplied, step=3, worker=2)[0]].fact
+    run.insert_before(Opened, {"step": 4}, source, told)
+    assert_unknown(run, f"{source} told StateApplied, which is not its to tell")
+
+
+def test_only_the_coordinator_decides() -> None:
+    run = HonestRun()
+    run.insert_before(Opened, {"step": 4}, "worker-1", Died(2, 2, "link broken", 3))
+    assert_unknown(run, "worker-1 told Died")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 
@@ -338,6 +339,7 @@ def test_a_run_folder_that_is_empty_is_unknown() -> None:
 
 def test_reduced_values_come_from_anybody() -> None:
     run = HonestRun(Plan(steps=3))
+    run.replace(Reduced, {"step": 2}, worker=3, incarnation=3)
     place = run.places(Reduced, step=2)[0]
-    run.told[place] = type(run.told[place])("worker-3", 1, run.told[place].fact)
+    run.told[place] = dataclasses.replace(run.told[place], source="worker-3")
     assert run.judge()["verdict"] == "pass"
