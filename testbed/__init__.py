@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from testbed.api import replay, run
+    from testbed.api import replay, run, verify
     from testbed.results import RunResult
 
-__all__ = ["RunResult", "replay", "run"]
+__all__ = ["RunResult", "replay", "run", "verify"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("run", "replay"):
+    if name in ("run", "replay", "verify"):
         from testbed import api
 
         return getattr(api, name)

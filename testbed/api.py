@@ -22,7 +22,7 @@ from chaos.scenario import Scenario
 from testbed.engines.base import ProgressSink, RunPlan, Silent
 from testbed.environment import BLAS_THREAD_SETTINGS, blas, git_commit, versions
 from testbed.planning import Prepared, RunRequest, prepare, prepare_replay
-from testbed.results import RunResult, compose
+from testbed.results import RunResult, compose, judged_again
 from testbed.run_folder import RunFolder, find_run, process_marker
 from training.datasets import dataset_to_bytes
 from training.numerics import model_fingerprint
@@ -67,6 +67,16 @@ def run(  # noqa: PLR0913 - one argument for each option of the command line
 def replay(run_name: str, *, out: str | PathLike[str] | None = None, progress: ProgressSink | None = None) -> RunResult:
     """Run what an earlier run's manifest says again, in the simulator, with the same seed, schedule and plants."""
     return carry_out(prepare_replay(find_run(run_name), Path(out) if out is not None else None), progress)
+
+
+def verify(run_name: str) -> RunResult:
+    """Judge a saved run again, from its history alone. `document["saved_verdict"]` is the verdict given then."""
+    from services.shell.rooted_disk import RootedDisk
+    from services.verify import verify as judge
+
+    folder = find_run(run_name)
+    with one_blas_thread():
+        return judged_again(folder, judge(RootedDisk(str(folder.path))))
 
 
 def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunResult:

@@ -26,6 +26,8 @@ from training.numerics import model_fingerprint
 from training.real_disk import RealDisk
 
 SCHEMA = "gradstorm.run/1"
+VERIFY_SCHEMA = "gradstorm.verify/1"
+_FINAL = ("final_step", "params_sha256", "final_loss", "final_accuracy")
 _VERDICTS = ("pass", "violated", "unknown")
 _KILLING = ("kill", "power_cut")
 _NOISE_FLOOR_IS = (
@@ -76,6 +78,31 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         **_final_part(plan, folder),
         "numerics": _numerics(plan, folder),
         "exits": [asdict(one) for one in outcome.exits],
+        "replay": f"gradstorm replay {folder.path}",
+    }
+    return RunResult(document, folder.path, code)
+
+
+def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
+    """What a saved run came to, with a verdict that was made anew from its history; writes nothing."""
+    saved, manifest = folder.verdict(), folder.manifest()
+    condition = str(verdict.get("condition", ""))
+    code = exit_code_of(verdict["verdict"], condition)
+    document = {
+        **{name: manifest[name] for name in ("run_id", "scenario", "engine", "strategy", "seed", "plants")},
+        **dict.fromkeys(_FINAL),
+        "aborted": "",
+        "exits": [],
+        "stop_reason": "",
+        **saved,
+        "schema": VERIFY_SCHEMA,
+        "run_dir": str(folder.path),
+        "verdict": verdict["verdict"],
+        "saved_verdict": saved.get("verdict"),
+        "exit_code": int(code),
+        "stop_condition": condition,
+        **verifier_part(verdict),
+        **history_part(folder),
         "replay": f"gradstorm replay {folder.path}",
     }
     return RunResult(document, folder.path, code)
@@ -148,15 +175,14 @@ def _deaths(row: Mapping[str, Any]) -> int:
 def _final_part(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     """From the newest good checkpoint; nulls when there is none that can be read."""
     config = plan.config
-    names = ("final_step", "params_sha256", "final_loss", "final_accuracy")
     try:
         _, found, _ = newest_good(RealDisk(), str(folder.checkpoints), config.model, config.dataset_sha256)
     except (CheckpointError, OSError):
-        return dict.fromkeys(names)
+        return dict.fromkeys(_FINAL)
     held_out = (plan.dataset.test_features, plan.dataset.test_labels)
     loss, accuracy = evaluate(config.model, found.parameters, *held_out)
     told = loss if math.isfinite(loss) else None  # parameters that are not finite: JSON has no word for it
-    return dict(zip(names, (found.step, array_digest(found.parameters), told, accuracy), strict=True))
+    return dict(zip(_FINAL, (found.step, array_digest(found.parameters), told, accuracy), strict=True))
 
 
 def _numerics(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
