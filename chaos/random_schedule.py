@@ -198,10 +198,10 @@ def _disturb_links(generator: np.random.Generator, scenario: Scenario) -> list[D
         (
             ("latency", {"delay_ms": 20.0}),
             ("jitter", {"jitter_ms": 30.0}),
-            ("drop", {"probability": 0.02}),
+            ("drop", {"probability": 0.01}),
             ("duplicate", {"probability": 0.2}),
             ("reorder", {"probability": 0.2}),
-            ("corrupt_payload", {"probability": 0.05}),
+            ("corrupt_payload", {"probability": 0.01}),
         ),
     )
     workers = [f"worker-{worker}" for worker in range(1, scenario.training.workers + 1)]

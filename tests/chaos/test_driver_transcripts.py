@@ -79,7 +79,12 @@ def kill_server() -> Play:
 
 
 def kill_verifier() -> Play:
-    play = Play(load_scenario("kill-verifier"))
+    play = Play(
+        scenario_of(
+            "- {kind: kill, target: verifier, trigger: {step: 4, phase: unstored}}\n"
+            "- {kind: kill, target: verifier, trigger: {step: 8, phase: stored}}"
+        )
+    )
     play.opened(40, 1)
     play.opened(60, 6)  # the verifier lags; its hold of step 4 is still to come
     play.stand(90, "verifier", "4.unstored")
