@@ -58,6 +58,7 @@ class ShardCoordinator(CoordinatorCore):
         self.current: ShardAttempt | None = None
         self.attempt = 0  # number of the next attempt at step + 1
         self.files: dict[int, Files] = {0: {}}  # step -> what every shard holds, newest decisions last
+        self.evaluations = 0  # started so far; numbers their attempts
         self.evaluated = -1  # newest step whose evaluation is recorded
         self._adopted_files: Files = {}
 
@@ -170,8 +171,9 @@ class ShardCoordinator(CoordinatorCore):
 
     def _open(self, step: int, evaluate: bool) -> None:
         members = tuple((peer.worker, peer.incarnation) for peer in self.peers.members())
-        opened = ShardsOpened(step, self.generation, self.attempt, members)
-        self.attempt += 1
+        opened = ShardsOpened(step, self.generation, self.evaluations if evaluate else self.attempt, members)
+        self.evaluations += evaluate
+        self.attempt += not evaluate
         self.current = ShardAttempt(opened, evaluate)
         self.stage = "evaluate" if evaluate else "run"
         if evaluate:
