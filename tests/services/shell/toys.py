@@ -59,16 +59,15 @@ def make(options: ShellOptions) -> Any:
         return ToyCoordinator(settings)
     if options.role == VERIFIER:
         return ToyVerifier(settings)
-    return ToyWorker(options)
+    return ToyWorker(options, settings)
 
 
 class Sum:
     """A job: the sum of the ids."""
 
-    inline = False
-
-    def __init__(self, ids: tuple[int, ...]) -> None:
+    def __init__(self, ids: tuple[int, ...], inline: bool) -> None:
         self.ids = ids
+        self.inline = inline
 
     def __call__(self) -> int:
         return sum(self.ids)
@@ -82,7 +81,8 @@ def read_back(disk: Disk) -> bytes:
 class ToyWorker:
     """Joins, answers every Open with an Offer (digest: sum of its samples) and every last Part with a Ready."""
 
-    def __init__(self, options: ShellOptions) -> None:
+    def __init__(self, options: ShellOptions, settings: dict[str, Any]) -> None:
+        self.inline = settings.get("inline", False)
         self.worker = worker_id(options.role)
         self.launch = options.launch
         self.address = ""
@@ -107,7 +107,7 @@ class ToyWorker:
                 self.incarnation = incarnation
                 return [Identify(incarnation)]
             case Open():
-                return [Compute(str(message.step), Sum(message.sample_ids))]
+                return [Compute(str(message.step), Sum(message.sample_ids, self.inline))]
             case Part() if message.index == message.count - 1:
                 return [Send(COORDINATOR, Ready(1, message.step, 0, (), "", str(message.total), finite=True))]
             case Finish():
