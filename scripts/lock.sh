@@ -35,5 +35,6 @@ pin() { # pin SOURCE LOCK KNOWN [OPTION...]: pins what SOURCE asks for; a versio
 # What is pinned stays pinned unless `make lock UPGRADE=--upgrade` says otherwise.
 pin requirements.in requirements.lock requirements.lock ${UPGRADE:-}
 pin requirements-proto.in requirements-proto.lock requirements-proto.lock ${UPGRADE:-}
-# The part of requirements.lock that the container image installs: the same versions, without the tools of developers.
+# The container image: the same versions as in requirements.lock, without the tools of developers.
 pin pyproject.toml requirements-runtime.lock requirements.lock
+pin requirements-build.in requirements-build.lock requirements.lock
