@@ -89,9 +89,10 @@ class Ledger:
 
         `Durable` is not in the log, and once `Recovered` is told nothing more is read out.
         """
-        if source != COORDINATOR or launch in self._recovered or kind == "Durable":
+        if source != COORDINATOR or kind == "Durable":
             return False
-        return self._told.setdefault(hash((kind, body_json)), launch) < launch
+        first = self._told.setdefault(hash((kind, body_json)), launch)
+        return first < launch and launch not in self._recovered
 
     def take(self, entry: Entry) -> None:
         """Take one fact that is not repeated."""

@@ -92,7 +92,7 @@ class Plan:
     dies: dict[int, int] = field(default_factory=dict)  # step -> worker that dies between offer and reduce
     joins: dict[int, int] = field(default_factory=dict)  # step -> worker that joins before it
     rolls_back_after: int = 0  # after this step everybody dies, once
-    coordinator_returns_after: int = 0  # after this step the coordinator is relaunched, once
+    coordinator_returns_after: tuple[int, ...] = ()  # after these steps the coordinator is relaunched
     spoils: dict[int, int] = field(default_factory=dict)  # step -> worker whose gradient is not finite
     skips: dict[int, int] = field(default_factory=dict)  # step -> worker that is blamed although all is finite
     deal: Callable[[int, Deal], Deal] = _keep_deal
@@ -166,15 +166,14 @@ class HonestRun:
         for worker in range(1, self.plan.workers + 1):
             self._join(worker, 0)
         self._regroup(0)
-        step, rolled_back, returned = 0, False, False
+        step, rolled_back = 0, False
         while step < self.plan.steps:
             step += 1
             if step in self.plan.joins:
                 self._join(self.plan.joins[step], step - 1)
                 self._regroup(step - 1)
             self._step(step)
-            if step == self.plan.coordinator_returns_after and not returned:
-                returned = True
+            if step in self.plan.coordinator_returns_after:
                 self._coordinator_returns(step)
             if step == self.plan.rolls_back_after and not rolled_back:
                 rolled_back = True

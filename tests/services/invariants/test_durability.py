@@ -73,9 +73,9 @@ def test_a_pointer_that_was_not_synced(missing: str) -> None:
 
 
 def test_what_a_coordinator_reads_in_its_log_is_durable() -> None:
-    assert HonestRun(Plan(coordinator_returns_after=3)).judge()["verdict"] == "pass"
+    assert HonestRun(Plan(coordinator_returns_after=(3,))).judge()["verdict"] == "pass"
 
 
 def test_after_its_return_it_must_write_like_before() -> None:
-    run = HonestRun(Plan(coordinator_returns_after=3)).drop(Durable, what="open 4")
+    run = HonestRun(Plan(coordinator_returns_after=(3,))).drop(Durable, what="open 4")
     assert_caught(run, NAME, 4)

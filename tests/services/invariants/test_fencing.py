@@ -14,7 +14,7 @@ NAME = "fencing"
 
 
 def test_a_step_opened_in_an_old_generation() -> None:
-    run = HonestRun(Plan(coordinator_returns_after=2)).replace(Opened, {"step": 3}, generation=1)
+    run = HonestRun(Plan(coordinator_returns_after=(2,))).replace(Opened, {"step": 3}, generation=1)
     assert_caught(run, NAME, 3, "coordinator", "current is 2")
 
 

@@ -56,5 +56,5 @@ def test_an_attempt_that_is_closed_again() -> None:
 
 
 def test_a_coordinator_that_comes_back_elsewhere() -> None:
-    run = HonestRun(Plan(coordinator_returns_after=3)).replace(Recovered, {}, step=1)
+    run = HonestRun(Plan(coordinator_returns_after=(3,))).replace(Recovered, {}, step=1)
     assert_caught(run, NAME, 1, "coordinator", "came back at step 1")
