@@ -73,8 +73,8 @@ def decode(payload: bytes | memoryview, element_count: int) -> FloatArray:
             raise ContractError("a dense boundary payload holds NaN or infinity; it is damaged")
         return values
     (peak,) = struct.unpack_from("<d", payload, PREFIX_BYTES)
-    if not math.isfinite(peak) or math.copysign(1.0, peak) < 0.0:
-        raise ContractError(f"a boundary payload has a peak of {peak}; it must be finite and not negative")
+    if not math.isfinite(peak) or math.copysign(1.0, peak) < 0.0 or (peak and not element_count):
+        raise ContractError(f"a boundary payload of {element_count} elements has a peak of {peak}; it is damaged")
     content = np.frombuffer(payload, dtype=np.uint8, offset=HEADER_BYTES)
     indices = _read_indices(content[: layout.position_bytes], layout)
     kept = _read_values(content[layout.position_bytes :], layout, peak)
