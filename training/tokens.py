@@ -80,6 +80,8 @@ def text_corpus(name: str, text: str | bytes, level: Level = "character", held_o
     """
     if level not in get_args(Level):
         raise ConfigurationError(f"text level is {level!r}; choose one of: {', '.join(get_args(Level))}")
+    if not text:
+        raise DataError(f"text {name} is empty; bring one that is longer than a context")
     if level == "byte":
         content = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
         tokens = np.frombuffer(content, dtype=np.uint8).astype(np.int64)
@@ -164,8 +166,6 @@ def _parted(name: str, vocabulary_size: int, tokens: IntArray, symbols: tuple[st
     """Train on the front, evaluate on the end; on everything when nothing is held out."""
     if not isinstance(held_out, int | float) or not 0.0 <= held_out <= 0.5:
         raise ConfigurationError(f"the held-out share is {held_out!r}; it must be in 0 .. 0.5")
-    if len(tokens) == 0:
-        raise DataError(f"text {name} is empty; bring one that is longer than a context")
     if held_out == 0.0:
         return Corpus(name, vocabulary_size, tokens, tokens, symbols)
     at = len(tokens) - max(1, round(held_out * len(tokens)))
