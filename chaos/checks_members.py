@@ -8,7 +8,17 @@ from chaos.fault_kinds.base import PhaseTrigger
 from chaos.fault_kinds.links import Partition
 from chaos.fault_kinds.roles import AddWorker, Straggle
 from chaos.faults import AnyFault
-from chaos.membership import ON_ITS_WAY, Life, faults_on, leaves, lives_of, steady_workers, targets_of, workers_of
+from chaos.membership import (
+    ON_ITS_WAY,
+    Life,
+    blackouts,
+    faults_on,
+    leaves,
+    lives_of,
+    steady_workers,
+    targets_of,
+    workers_of,
+)
 from chaos.problem import Problem, at_fault
 from services.events import worker_id
 
@@ -19,6 +29,7 @@ def member_problems(faults: Sequence[AnyFault], workers: int, steps: int) -> Ite
     yield from _strangers(faults, workers)
     for worker in workers_of(faults, workers):
         yield from _worker_problems(faults, workers, worker)
+    yield from _joins_after_all_died(faults, workers)
     yield from _deserted_steps(faults, workers, steps)
 
 
@@ -87,6 +98,16 @@ def _why_absent(lives: Sequence[Life], worker: int, step: int, faults: Sequence[
     return (
         f"worker-{worker} is gone by then: fault {last.ended_by + 1} takes it out in step {last.end[0]}, and it {back}"
     )
+
+
+def _joins_after_all_died(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
+    """When everyone dies in step s, the next open waits for all of them under the number s + 1, and for nobody else."""
+    taken = {position[0] + 1 for position in blackouts(faults)}
+    for worker in workers_of(faults, workers):
+        for life in lives_of(faults, worker, workers):
+            if life.begun_by is not None and life.start in taken:
+                text = f"everyone dies in step {life.start - 1}, so worker-{worker} can take part from step"
+                yield at_fault(life.begun_by, (), f"{text} {life.start + 1} on at the earliest")
 
 
 def _deserted_steps(faults: Sequence[AnyFault], workers: int, steps: int) -> Iterator[Problem]:

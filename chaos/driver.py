@@ -41,14 +41,13 @@ from chaos.actions import (
     Tell,
 )
 from chaos.acts.base import Act, Board, Keeps, Stage
-from chaos.acts.slow import PauseAct, StraggleAct
 from chaos.acts.table import act_for
 from chaos.fault_kinds.base import PhaseTrigger, TimeTrigger
 from chaos.fault_kinds.links import Flap, LastingLinkFault
 from chaos.fault_kinds.roles import Pause
 from chaos.scenario import Scenario
 from services.config import Strategy
-from services.events import COORDINATOR, SERVER, VERIFIER, worker_id, worker_name
+from services.events import COORDINATOR, SERVER, VERIFIER, worker_name
 from services.host import Hold
 from services.records import (
     Closed,
@@ -245,10 +244,9 @@ class Driver:
         """With a fixed schedule nobody else may miss a deadline: the result would not be the scheduled one."""
         if not self._scenario.fixed:
             return []
-        planned = {worker_id(act.role) for act in self._acts if _may_be_late(act, fact.step)}
-        late = [
-            worker_name(worker) for worker, reason in fact.left_out if "deadline" in reason and worker not in planned
-        ]
+        planned = {role for act in self._acts for role in act.late_in(fact.step)}
+        missing = [worker_name(worker) for worker, reason in fact.left_out if "deadline" in reason]
+        late = [role for role in missing if role not in planned]
         if not late:
             return []
         return [Tell(FaultMissed(SCHEDULE, f"{', '.join(late)} missed the deadline of step {fact.step} unplanned"))]
@@ -320,10 +318,6 @@ def _is_behind(point: object, opened_step: int) -> bool:
         return False
     joiner = point.phase in ("sync", "proved")
     return point.step < opened_step or (joiner and point.step == opened_step)
-
-
-def _may_be_late(act: Act, step: int) -> bool:
-    return (isinstance(act, StraggleAct) and act.step == step) or (isinstance(act, PauseAct) and act.acting)
 
 
 def _released(actions: list[Action], name: str) -> bool:

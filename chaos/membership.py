@@ -144,14 +144,15 @@ def expected_joins(faults: Sequence[AnyFault], workers: int) -> tuple[tuple[int,
     for worker in workers_of(faults, workers):
         lives = lives_of(faults, worker, workers)
         joins |= {(life.start, worker) for life in lives if life.joined}
-        for position in _blackouts(faults):
+        for position in blackouts(faults):
             if any(life.holds(position) for life in lives):
                 joins.add((position[0] + 1, worker))
     joins |= _timed_returns(faults)
     return tuple(sorted(joins))
 
 
-def _blackouts(faults: Sequence[AnyFault]) -> list[Position]:
+def blackouts(faults: Sequence[AnyFault]) -> list[Position]:
+    """Where everyone dies, ascending."""
     starts = [fault.starts for fault in faults if isinstance(fault, Killing) and fault.target == EVERYONE]
     return sorted(position_of(start) for start in starts if isinstance(start, PhaseTrigger))
 

@@ -68,7 +68,6 @@ class Act:
     """One fault. Subclasses fill in `strike` and whatever they have to hear."""
 
     keeps = Keeps.GOES_ON
-    role = ""  # the one worker that it is about, where there is one
 
     def __init__(self, name: str, fault: FaultBase, board: Board) -> None:
         self.name = name
@@ -104,6 +103,10 @@ class Act:
         if self.until is not None and not self.settled:
             return f"{self.name} waits for {point_text(self.until)} to be undone"
         return ""
+
+    def late_in(self, step: int) -> frozenset[str]:
+        """Workers that on its account may miss the deadline of this step."""
+        return frozenset()
 
     def arm(self) -> list[Action]:
         """Tell, once, that it is armed."""

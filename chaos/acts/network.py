@@ -91,12 +91,16 @@ class EvictingAct(LinkAct):
     def __init__(self, name: str, fault: Partition, board: Board) -> None:
         super().__init__(name, fault, board)
         self.returns_at = fault.return_at or 0
+        self._cut_off = frozenset(fault.cut_off)
         self._inside = {worker_id(role) for role in fault.cut_off}
         self._outside: set[int] = set()
         self._after: Witness | None = None
 
     def after_strike(self) -> list[Action]:
         return self.begin_wait(f"the leases of {self._names(self._inside)} to end", 2 * self.board.lease_ms + SLACK_MS)
+
+    def late_in(self, step: int) -> frozenset[str]:
+        return self._cut_off if self.acting else frozenset()
 
     def on_fact(self, fact: Fact) -> list[Action]:
         match fact:

@@ -31,6 +31,9 @@ class StraggleAct(Act):
             return self._release()
         return self.begin_wait(f"step {self.step} to close without {self.role}", 2 * self.board.deadline_ms + SLACK_MS)
 
+    def late_in(self, step: int) -> frozenset[str]:
+        return frozenset({self.role}) if step == self.step else frozenset()
+
     def on_fact(self, fact: Fact) -> list[Action]:
         if not isinstance(fact, Closed) or fact.step != self.step or self._closed is not None:
             return []
@@ -83,6 +86,9 @@ class PauseAct(Act):
             witness: Witness = {**point_witness(self.start), "stopped_ms": self._stopped_for()}
             return self.acted(witness) + self.restore() + self.undone({"how": "continued after its time"})
         return super().on_timer(timer)
+
+    def late_in(self, step: int) -> frozenset[str]:
+        return frozenset({self.role}) if self.acting else frozenset()
 
     def on_fact(self, fact: Fact) -> list[Action]:
         match fact:

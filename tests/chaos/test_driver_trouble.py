@@ -31,6 +31,7 @@ from services.records import (
     Finished,
     Healed,
     Opened,
+    Proven,
     Recovered,
 )
 from tests.chaos.transcript import Play, scenario_of
@@ -300,3 +301,21 @@ def test_only_the_coordinators_facts_count() -> None:
     from chaos.actions import RoleObserved
 
     assert play.feed(5, RoleObserved("worker-1", Opened(9, 1, 0, {}, 0))) == []
+
+
+def test_workers_that_are_cut_off_may_miss_a_deadline() -> None:
+    play = Play(load_scenario("partition-heal"))
+    play.opened(40, 1)
+    play.stand(90, "coordinator", "5.opened")
+    assert missed(play.closed(1600, 5, ((3, "deadline"), (4, "deadline")))) == []
+
+
+def test_a_worker_that_comes_in_at_another_step_is_told() -> None:
+    play = Play(load_scenario("relaunch"))
+    play.opened(40, 1)
+    play.stand(90, "worker-2", "5.reduce")
+    play.exit(95, "worker-2")
+    play.launch(600, "worker-2")
+    lines = missed(play.fact(700, Proven(2, 5, 6, 2, "", "")))
+    assert lines == ["1-kill-worker-2: worker-2 takes part from step 7 on, not from step 9"]
+    assert missed(play.opened(710, 9)) == []
