@@ -1,4 +1,4 @@
-"""`python -m testbed.containers.health_probe [HOST:PORT]`: the image's health check, one call to a role's gRPC health service.
+"""`python -m testbed.containers.health_probe [HOST:PORT]`: the health check of the image, one call to the role in it.
 
 Exit code 0 when the role serves; 1 with one line that says why when it does not. Without an argument it asks
 GRADSTORM_HEALTH_TARGET, else this container's own name at port 50051: a role listens on its own address, not on all.
