@@ -270,7 +270,8 @@ class Driver:
             return []
         idle_ms = self._board.now_ms - self._progress_ms
         if idle_ms < self._stall_ms:
-            return [DriverSetTimer(WATCHDOG, self._stall_ms - idle_ms)]
+            left_ms = self._stall_ms - idle_ms
+            return [DriverSetTimer(WATCHDOG, max(1.0, left_ms))]  # a rest of rounding would be due at once, for ever
         waits = "; ".join(self.waiting) or "no fault is outstanding"
         return self._abort(f"no step moved for {idle_ms:.0f} ms, since {self._progress_ms:.0f} ms; {waits}")
 
