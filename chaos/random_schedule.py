@@ -198,15 +198,15 @@ def _disturb_links(generator: np.random.Generator, scenario: Scenario) -> list[D
         (
             ("latency", {"delay_ms": 20.0}),
             ("jitter", {"jitter_ms": 30.0}),
-            ("drop", {"probability": 0.01}),
+            ("drop", {"probability": 0.02}),
             ("duplicate", {"probability": 0.2}),
             ("reorder", {"probability": 0.2}),
-            ("corrupt_payload", {"probability": 0.01}),
+            ("corrupt_payload", {"probability": 0.02}),
         ),
     )
     workers = [f"worker-{worker}" for worker in range(1, scenario.training.workers + 1)]
     step = _step(generator, scenario)
-    until = step + _between(generator, (1, 5))
+    until = step + _between(generator, (2, 6))
     return [
         {
             "kind": kind,

@@ -82,7 +82,7 @@ class LinkAct(Act):
             return self.undone(figures)
         if figures.get("affected"):
             return self.acted(figures) + self.undone(figures)
-        return self.miss("nothing crossed the links while it lasted")
+        return self.miss(f"it met no message ({figures.get('messages', 0)} crossed its links while it lasted)")
 
 
 class EvictingAct(LinkAct):

@@ -166,7 +166,7 @@ def test_a_link_fault_that_nothing_met_is_missed() -> None:
     play.opened(40, 1)
     play.stand(90, "coordinator", "5.opened")
     actions = play.feed(95, LinkMeasured("1-reset", "after", {"messages": 3, "affected": 0}))
-    assert missed(actions) == ["1-reset: nothing crossed the links while it lasted"]
+    assert missed(actions) == ["1-reset: it met no message (3 crossed its links while it lasted)"]
 
 
 def test_a_link_fault_without_a_last_measurement_is_told_all_the_same() -> None:
