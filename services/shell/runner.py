@@ -100,8 +100,8 @@ class Runner:
         self._flushing = False
         self._observe = options.observe or options.role == COORDINATOR
         self.clock = RoleClock(loop, lambda name: self.emit(TimerFired(name)))
-        self._jobs = JobThread(self.emit)
-        self._disk = DiskThread(RootedDisk(options.folder), self.emit)
+        self._jobs = JobThread(self.emit, self.crashed)
+        self._disk = DiskThread(RootedDisk(options.folder), self.emit, self.crashed)
         self._board = Switchboard(options, self.emit, self.crashed, log)
         self._server = RoleServer(options, self._board, log)
         self._control: ControlLink | None = None

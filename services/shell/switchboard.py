@@ -12,6 +12,7 @@ workers and to the server are dialled for the first message, which waits for the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from services.shell.options import ShellOptions
 from services.shell.stream import ServerStream
 
 _POLL_S = 0.005
+_MARGIN_S = 0.5
 WAITING_MS_MAX = 2000.0  # what waited longer for a link is not worth sending any more
 
 _SINGLE_ROLES = (COORDINATOR, SERVER, VERIFIER)
@@ -79,6 +81,7 @@ class Switchboard:
         self._hearsay: dict[str, str] = {}  # addresses that messages named
         self._waiting: dict[str, _Waiting] = {}
         self._launches: dict[str, int] = {}  # newest launch seen of each peer
+        self._closing = False
 
     # ------------------------------------------------------------ what the role wants
 
@@ -119,14 +122,17 @@ class Switchboard:
         return [*self._links.values(), *self._others]
 
     async def close(self) -> None:
-        """End every link, after what waits in its outbox is sent."""
+        """Let nobody in any more; end every link after what waits in its outbox is sent. Takes little over `drain_ms`."""
+        self._closing = True
         for dialler in self._diallers.values():
             dialler.stop()
         for link in self.links():
             link.finish("this role is done")
-        await asyncio.gather(*(dialler.ended() for dialler in self._diallers.values()))
-        while self.links():  # inbound ones; `finish` has bounded how long they may take
-            await asyncio.sleep(_POLL_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.options.transport.drain_ms / 1000.0 + _MARGIN_S):
+                await asyncio.gather(*(dialler.ended() for dialler in self._diallers.values()))
+                while self.links():
+                    await asyncio.sleep(_POLL_S)
 
     # ------------------------------------------------------------ what comes in
 
@@ -139,6 +145,8 @@ class Switchboard:
 
     def why_not(self, hello: Hello) -> str:
         """Why a caller that introduces itself like this is refused; empty when it is welcome."""
+        if self._closing:
+            return f"{self.options.role} is done"
         if hello.target != self.options.role:
             return f"this is {self.options.role}, not {hello.target}"
         if not hello.role or hello.role == self.options.role:

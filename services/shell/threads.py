@@ -15,13 +15,15 @@ from services.events import Compute, Computed, Event, Load, Loaded, Persist, Per
 from training.disk import Disk, DiskOp
 
 Emit = Callable[[Event], None]
+Failed = Callable[[BaseException], None]
 
 
 class JobThread:
-    """Runs `Compute` jobs. `emit` is called in the loop."""
+    """Runs `Compute` jobs. `emit` and `failed` are called in the loop."""
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, failed: Failed) -> None:
         self._emit = emit
+        self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
 
@@ -29,26 +31,30 @@ class JobThread:
         if getattr(effect.job, "inline", False):
             self._emit(_computed(effect))
         else:
-            _answer_in_loop(self._loop, self._emit, self._thread.submit(_computed, effect))
+            _answer_in_loop(self._loop, self._emit, self._failed, self._thread.submit(_computed, effect))
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 class DiskThread:
-    """Carries out `Persist` and `Load` on one disk, in order. `emit` is called in the loop."""
+    """Carries out `Persist` and `Load` on one disk, in order. `emit` and `failed` are called in the loop.
 
-    def __init__(self, disk: Disk, emit: Emit) -> None:
+    What a disk refuses (OSError) is the role's to judge; anything else in a `Persist` is an error of our own.
+    """
+
+    def __init__(self, disk: Disk, emit: Emit, failed: Failed) -> None:
         self._disk = disk
         self._emit = emit
+        self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
 
     def persist(self, effect: Persist) -> None:
-        _answer_in_loop(self._loop, self._emit, self._thread.submit(self._persisted, effect))
+        _answer_in_loop(self._loop, self._emit, self._failed, self._thread.submit(self._persisted, effect))
 
     def load(self, effect: Load) -> None:
-        _answer_in_loop(self._loop, self._emit, self._thread.submit(self._loaded, effect))
+        _answer_in_loop(self._loop, self._emit, self._failed, self._thread.submit(self._loaded, effect))
 
     def close(self) -> None:
         """What was begun is finished, what was only asked for is not begun."""
@@ -78,9 +84,14 @@ def _computed(effect: Compute) -> Event:
         return Computed(effect.token, None, f"{type(error).__name__}: {error}")
 
 
-def _answer_in_loop(loop: asyncio.AbstractEventLoop, emit: Emit, future: Future[Event]) -> None:
+def _answer_in_loop(loop: asyncio.AbstractEventLoop, emit: Emit, failed: Failed, future: Future[Event]) -> None:
     def done(finished: Future[Event]) -> None:
-        if not finished.cancelled() and not loop.is_closed():
+        if finished.cancelled() or loop.is_closed():
+            return
+        error = finished.exception()
+        if error is None:
             loop.call_soon_threadsafe(emit, finished.result())
+        else:
+            loop.call_soon_threadsafe(failed, error)
 
     future.add_done_callback(done)

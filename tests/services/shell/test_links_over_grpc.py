@@ -381,3 +381,21 @@ def test_kind_19_every_bind_to_port_0_gets_a_port_of_its_own_and_a_busy_port_is_
         hog.close()
 
     run(body())
+
+
+def test_closing_ends_although_peers_keep_calling() -> None:
+    async def body() -> None:
+        coordinator, worker = await linked_pair()
+        callers = [await Party(f"worker-{number}").start() for number in range(2, 8)]
+        for caller in callers:
+            caller.board.directory({"coordinator": coordinator.address})
+        await until(lambda: len(coordinator.of(Linked)) == 7)
+        began = time.monotonic()
+        await coordinator.board.close()
+        assert time.monotonic() - began < 2.0
+        assert coordinator.board.links() == []
+        await until(lambda: any("coordinator is done" in entry["why"] for entry in callers[0].logged("cannot link")))
+        for party in (*callers, worker, coordinator):
+            await party.stop()
+
+    run(body())
