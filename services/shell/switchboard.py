@@ -122,7 +122,7 @@ class Switchboard:
         return [*self._links.values(), *self._others]
 
     async def close(self) -> None:
-        """Let nobody in any more; end every link after what waits in its outbox is sent. Takes little over `drain_ms`."""
+        """Let nobody in any more; end every link after what waits in its outbox is sent. Bounded by `drain_ms`."""
         self._closing = True
         for dialler in self._diallers.values():
             dialler.stop()
