@@ -97,15 +97,18 @@ HostEffect = (
 class Recorder:
     """Numbers facts and keeps them until the verifier has stored them."""
 
-    def __init__(self, source: str, launch: int) -> None:
+    def __init__(self, source: str, launch: int, evidence: bool = True) -> None:
         self.source = source
         self.launch = launch
+        self._evidence = evidence  # False: the run has no verifier; facts are counted and let go
         self.last = 0  # number of the newest record
         self._kept: deque[Numbered] = deque()
         self._unsent: list[Numbered] = []
 
     def add(self, fact: Fact) -> None:
         self.last += 1
+        if not self._evidence:
+            return
         numbered = fact_to_numbered(fact, self.last)
         self._kept.append(numbered)
         self._unsent.append(numbered)
@@ -143,10 +146,10 @@ class Recorder:
 class Host:
     """Drives one role. All methods return the effects that the shell must carry out, in order."""
 
-    def __init__(self, name: str, launch: int, role: Role) -> None:
+    def __init__(self, name: str, launch: int, role: Role, evidence: bool = True) -> None:
         self.name = name
         self.role = role
-        self.recorder = Recorder(name, launch)
+        self.recorder = Recorder(name, launch, evidence)
         self._holds: dict[tuple[str, int, int], Hold] = {}
         self._standing: Hold | None = None
         self._announced = True  # the standing hold has been reported

@@ -42,6 +42,7 @@ def read_options(arguments: list[str], environment: dict[str, str]) -> ShellOpti
     parser.add_argument("--factory", default=ShellOptions.__dataclass_fields__["factory"].default)
     parser.add_argument("--settings", dest="settings_json", default="{}", help="JSON for the factory")
     parser.add_argument("--observe", action="store_true", help="tell the driver of every fact")
+    parser.add_argument("--no-evidence", dest="evidence", action="store_false", help="the run has no verifier")
     given = vars(parser.parse_args(arguments))
     return ShellOptions(token=environment.get(TOKEN_VARIABLE, ""), **{**given, "peers": tuple(given["peers"])})
 

@@ -52,6 +52,7 @@ class ShellOptions:
     factory: str = "services.shell.cast:make_role"
     settings_json: str = "{}"  # for the factory
     observe: bool = False  # tell the driver of every fact
+    evidence: bool = True  # keep records for the verifier; a run without one has nobody to keep them for
     flush_ms: float = 5000.0  # after Stop: how long unstored records may take
     first_link_ms: float = 10_000.0  # no first link to the driver for so long ends the role; a loaded machine is slow
     orphan_ms: float = 3000.0  # the driver gone for so long, once linked, ends the role

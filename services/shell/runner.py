@@ -89,7 +89,7 @@ class Runner:
 
     def __init__(self, options: ShellOptions, role: Role, numerics: str, log: Any) -> None:
         self.options = options
-        self.host = Host(options.role, options.launch, role)
+        self.host = Host(options.role, options.launch, role, options.evidence)
         self._numerics = numerics
         self._log = log
         loop = asyncio.get_running_loop()

@@ -58,6 +58,7 @@ class RunPlan:
     token: str = field(repr=False)  # every call between roles carries it; "" is legal in the simulator only
     resume: ResumeFrom | None = None
     plants: tuple[str, ...] = ()  # names of bugs to plant in the running production code
+    verifier: bool = True  # without one nothing is recorded or checked, and the verdict is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class ProgressSink(Protocol):
     """Where an engine tells what happens, for whoever watches. Calls are cheap, never block and never raise."""
 
     def role(self, role: str, launch: int, state: str) -> None:
-        """A role changed: "starting" | "up" | "held at <phase>" | "stopped" | "exited <code>" | "finished"."""
+        """A role is "starting" | "up" | "held at <phase>" | "stopped" | "killed" | "exited <code>" | "finished"."""
         ...
 
     def fact(self, role: str, fact: Fact) -> None:

@@ -166,7 +166,7 @@ class LocalRun:
         self._ledger = EvidenceLedger()
         self._launches: dict[str, int] = {}
         self._holds: dict[str, list[Hold]] = {}  # to be armed when the role connects
-        self._missing = set(first_cast(plan.config))  # of the first cast, not connected yet
+        self._missing = set(first_cast(plan))  # of the first cast, not connected yet
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._killed: dict[tuple[str, int], str] = {}
         self._exits: list[RoleExit] = []
@@ -182,14 +182,13 @@ class LocalRun:
         await self._server.start()
         self._tasks = [self._loop.create_task(self._listen()), self._loop.create_task(self._tell_waits())]
         await self._feed(RunBegan())
-        for role in first_cast(self._plan.config):
+        for role in first_cast(self._plan):
             self._launch(role)
         await self._until(lambda: not self._missing, CONNECT_S, self._not_connected)
         self._server.publish(self._server.addresses)
         await self._until(lambda: bool(self._stop_condition or self._aborted), None, None)
         await self._let_leave()
-        verdict = await self._conclude()
-        await self._dismiss_verifier()
+        verdict = await self._verdict() if self._plan.verifier else self._no_verdict()
         return EngineOutcome(
             verdict, tuple(self._exits), self._stop_condition, self._stop_reason, self._aborted
         )  # fmt: skip
@@ -363,6 +362,7 @@ class LocalRun:
                 launch = self._launches[role]
                 self._killed[role, launch] = f"killed by {', '.join(self._driver.active_faults)}"
                 self._ledger.excuse(role, launch, self._killed[role, launch])
+                self._progress.role(role, launch, "killed")
                 self._group.kill(role)
             case Suspend(role):
                 self._group.suspend(role)
@@ -454,9 +454,17 @@ class LocalRun:
             await asyncio.gather(asking, return_exceptions=True)
         return {}
 
-    async def _dismiss_verifier(self) -> None:
+    def _no_verdict(self) -> dict[str, Any]:
+        """The run had no verifier: nothing was checked, and it says so."""
+        self._aborted = self._aborted or "the run had no verifier: nothing was checked"
+        return {}
+
+    async def _verdict(self) -> dict[str, Any]:
+        """Conclude with the verifier and let it go."""
+        verdict = await self._conclude()
         self._to_role(VERIFIER, lambda: self._server.shutdown(VERIFIER, "the verdict is in"))
         await self._until(lambda: not self._group.live, LEAVE_S, None)
+        return verdict
 
     def _not_connected(self) -> None:
         names = ", ".join(sorted(self._missing))

@@ -28,10 +28,12 @@ _PLANTED = contextlib.ExitStack()  # bugs stay planted for as long as the proces
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def first_cast(config: RunConfig) -> tuple[str, ...]:
+def first_cast(plan: RunPlan) -> tuple[str, ...]:
     """The roles that a run starts with, in the order in which they are started."""
-    workers = tuple(worker_name(worker) for worker in range(1, config.workers + 1))
-    return (VERIFIER, COORDINATOR, *((SERVER,) if config.strategy == "ps" else ()), *workers)
+    config = plan.config
+    verifier = (VERIFIER,) if plan.verifier else ()
+    server = (SERVER,) if config.strategy == "ps" else ()
+    return (*verifier, COORDINATOR, *server, *(worker_name(worker) for worker in range(1, config.workers + 1)))
 
 
 def write_settings(plan: RunPlan, folder: RunFolder) -> str:
@@ -61,6 +63,7 @@ def command(role: str, launch: int, plan: RunPlan, folder: RunFolder, driver: st
         f"--driver={driver}",
         f"--factory={_FACTORY}",
         f"--settings={settings}",
+        *(() if plan.verifier else ("--no-evidence",)),
     ]
 
 

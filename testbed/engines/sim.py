@@ -72,6 +72,8 @@ class SimEngine:
         return refusals(scenario, self.name, strategy)
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
+        if not plan.verifier:
+            raise EngineError("the simulator always has a verifier; a run without one is for the local engine")
         with planted(plan.plants):
             session = _Session(plan, progress)
             try:

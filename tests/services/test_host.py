@@ -20,7 +20,7 @@ from services.events import (
     TimerFired,
     Unlinked,
 )
-from services.host import REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed
+from services.host import REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed, Recorder
 from services.messages import Report, Stored
 from services.records import Admitted, Durable
 from training.disk import AppendFile, SyncFile
@@ -145,3 +145,10 @@ def test_at_the_end_records_do_not_wait() -> None:
     host = Host("worker-1", 1, Script([], [Record(FACT), Stop("finished")]))
     host.handle(0, Linked(VERIFIER, 1))
     assert reports(host.handle(1, TimerFired("a"))) == [(1,)]
+
+
+def test_without_a_verifier_facts_are_counted_and_let_go() -> None:
+    recorder = Recorder("worker-1", 1, evidence=False)
+    for _ in range(3):
+        recorder.add(FACT)
+    assert (recorder.last, recorder.pending, recorder.unstored, recorder.report()) == (3, 0, 0, [])
