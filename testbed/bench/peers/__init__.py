@@ -1,0 +1,1 @@
+"""Scripts for another Python, one that has torch; nothing in Gradstorm imports them."""

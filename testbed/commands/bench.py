@@ -1,0 +1,37 @@
+"""`gradstorm bench`: how fast this checkout is on this machine, beside peers measured in the same run."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(bench)
+
+
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes and turns: under two minutes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list of figures.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="One family: simulator, steps, recovery, all-reduce, speed-up or modelled; may be repeated."),
+    ] = None,
+) -> None:
+    """Measure: simulator, steps, recovery, all-reduce and speed-up, with medians, spread, peers and goals."""
+    from testbed.bench.families import chosen, measure
+    from testbed.bench.table import summary, table
+
+    families = chosen(only or [])
+    figures = []
+    for family, found in measure(families, quick=quick, say=lambda line: typer.echo(line, err=True)):
+        figures += found
+        if not as_json:
+            typer.echo("\n".join(table(family, found)))
+    if as_json:
+        typer.echo(json.dumps([one.document() for one in figures], indent=1))
+    else:
+        typer.echo(summary(figures))
