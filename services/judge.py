@@ -106,8 +106,10 @@ class Judge:
     def progress(self) -> dict[str, Any]:
         """Where the judge stands: cheap, for people who watch."""
         heads = [lineage.head for lineage in self.ledger.lineages[-1:]]
-        violated = [item.name for item in self.invariants if item.verdict == VIOLATED]
-        return {"lines": self.evidence.lines, "head": heads[0] if heads else 0, "violated": violated}
+        verdicts = {item.name: item.verdict for item in self.invariants}
+        violated = [name for name, verdict in verdicts.items() if verdict == VIOLATED]
+        head = heads[0] if heads else 0
+        return {"lines": self.evidence.lines, "head": head, "violated": violated, "verdicts": verdicts}
 
     def finish(self) -> dict[str, Any]:
         """The verdict document. Feeding more afterwards changes nothing."""

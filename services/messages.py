@@ -450,6 +450,18 @@ class Conclude:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """Verifier -> driver, now and then: where the judge stands, for people who watch; it decides nothing.
+
+    `verdicts_json`: invariant -> "pass", "violated" or "unknown" so far. `lag_lines`: durable, not judged yet.
+    """
+
+    step: int
+    lag_lines: int
+    verdicts_json: str
+
+
+@dataclass(frozen=True, slots=True)
 class Concluded:
     """Verifier -> driver: the verdict document."""
 
@@ -460,5 +472,5 @@ Message = (
     Join | Enlist | Welcome | Turned | WantData | DataPart | DataHeld | Adopt | Proved | Regroup | Standing
     | Open | Offer | Close | Part | Fetch | Ready | Commit | Applied | SaveCheckpoint | CheckpointSaved | Finish
     | OpenShards | Boundary | Prepared | CommitShards | Swapped | Evaluated | StaleBoundary | AdoptShard | ProvedShard
-    | Report | Stored | WantEvidence | EvidenceStored | Conclude | Concluded
+    | Report | Stored | WantEvidence | EvidenceStored | Conclude | Concluded | Judged
 )  # fmt: skip

@@ -22,6 +22,7 @@ from testbed.run_state import RoleState, RunState, describe
 _STEP_LINE_EVERY_S = 2.0
 _REFRESH_PER_S = 8
 _NOTES_SHOWN = 6
+_SO_FAR = {"unknown": "open"}  # while the run goes on: nothing was checked yet, or not everything
 _STYLES = {"pass": "green", "violated": "bold red", "unknown": "yellow", "acting": "red", "armed": "cyan"}
 
 
@@ -62,7 +63,7 @@ class PlainLines:
         before = dict(self._state.verdicts)
         self._state.judged(so_far)
         for invariant, verdict in sorted(so_far.items()):
-            if verdict != "pass" and before.get(invariant) != verdict:
+            if verdict == "violated" and before.get(invariant) != verdict:
                 self._say(f"{invariant}: {verdict}")
 
     def note(self, text: str) -> None:
@@ -139,7 +140,9 @@ def draw(state: RunState, notes: list[str]) -> RenderableType:
     if state.faults:
         parts.append(_pairs("faults", dict(state.faults)))
     if state.verdicts:
-        parts.append(_pairs("verdicts so far", state.verdicts))
+        parts.append(
+            _pairs("verdicts so far", {name: _SO_FAR.get(word, word) for name, word in state.verdicts.items()})
+        )
     if state.waits_for is not None:
         parts.append(Text(str(state.waits_for), style="yellow"))
     parts += [Text(note, style="dim") for note in notes]

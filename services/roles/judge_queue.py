@@ -15,6 +15,7 @@ class VerifierOptions:
 
     evidence_wait_ms: float = 250.0  # from a commit to the question who holds its value
     conclude_wait_ms: float = 3000.0  # for records that were made and are not here
+    tell_every_ms: float = 250.0  # those who watch are told at most so often
     linger_ms: float = 2000.0  # after the verdict: it may be asked for again
     feed_lines_max: int = 2048  # lines of one job
     queue_lines_max: int = 65_536  # lines in memory that wait for the judge

@@ -16,6 +16,7 @@ import json
 from typing import Any
 
 from services.events import (
+    DRIVER,
     VERIFIER,
     Compute,
     Computed,
@@ -40,7 +41,7 @@ from services.fact_codec import fact_to_numbered
 from services.history import ARRAYS_PATH, LINES_PATH, Damage, HistoryLine, read_history
 from services.judge import Judge, broken_document
 from services.judging import FeedJob, FinishJob, ReadBackJob, verdict_json
-from services.messages import Conclude, Concluded, Report, Stored
+from services.messages import Conclude, Concluded, Judged, Report, Stored
 from services.records import Ended
 from services.roles.ending import Ending
 from services.roles.evidence_watch import EvidenceWatch
@@ -75,6 +76,7 @@ class Verifier:
         self._broken = ""
         self._lag_noted = 1024
         self._violated: list[str] = []
+        self._told_ms = 0.0  # when those who watch were told
         self._end = Ending()
         self._stopped = False
         self._now = 0.0
@@ -268,6 +270,10 @@ class Verifier:
         if fresh:
             self._violated += fresh
             self._out.append(Note(f"violated at or before step {progress['head']}: {', '.join(fresh)}"))
+        if fresh or self._now >= self._told_ms + self.options.tell_every_ms:
+            self._told_ms = self._now
+            verdicts_json = json.dumps(progress["verdicts"], sort_keys=True)
+            self._out.append(Send(DRIVER, Judged(progress["head"], self.lag_lines, verdicts_json)))
         if self.lag_lines > self._lag_noted:
             self._lag_noted = 2 * self.lag_lines
             self._out.append(Note(f"the judge is {self.lag_lines} lines behind"))

@@ -10,13 +10,14 @@ await reporter.close()
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from services.events import DRIVER, VERIFIER, Event, Linked, Received, Unlinked
 from services.host import Recorder
-from services.messages import Conclude, Concluded, Report, Stored
+from services.messages import Conclude, Concluded, Judged, Report, Stored
 from services.records import Fact
 from services.shell.driver_link import DriverError
 from services.shell.options import ShellOptions, TransportOptions
@@ -26,9 +27,17 @@ from services.shell.switchboard import Switchboard
 class DriverReporter:
     """One link to the verifier, dialled again whenever it breaks. Belongs to one asyncio loop."""
 
-    def __init__(self, run_id: str, token: str, transport: TransportOptions | None = None, log: Any = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        token: str,
+        transport: TransportOptions | None = None,
+        log: Any = None,
+        on_judged: Callable[[Judged], None] = lambda _: None,
+    ) -> None:
         options = ShellOptions(DRIVER, 1, run_id, token, folder=".", transport=transport or TransportOptions())
         self._recorder = Recorder(DRIVER, 1)
+        self._on_judged = on_judged
         self._linked = False
         self._conclude: Conclude | None = None
         self._verdict: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -95,6 +104,8 @@ class DriverReporter:
                 self._recorder.stored(stored)
                 if not self._recorder.unstored:
                     self._all_stored.set()
+            case Received(_, _, Judged() as judged):
+                self._on_judged(judged)
             case Received(_, _, Concluded(verdict_json)):
                 if not self._verdict.done():
                     self._verdict.set_result(verdict_json)

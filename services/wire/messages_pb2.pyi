@@ -71,6 +71,7 @@ class Frame(_message.Message):
     STALE_BOUNDARY_FIELD_NUMBER: _builtins.int
     ADOPT_SHARD_FIELD_NUMBER: _builtins.int
     PROVED_SHARD_FIELD_NUMBER: _builtins.int
+    JUDGED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -153,6 +154,8 @@ class Frame(_message.Message):
     def adopt_shard(self) -> Global___AdoptShard: ...
     @_builtins.property
     def proved_shard(self) -> Global___ProvedShard: ...
+    @_builtins.property
+    def judged(self) -> Global___Judged: ...
     def __init__(
         self,
         *,
@@ -197,12 +200,13 @@ class Frame(_message.Message):
         stale_boundary: Global___StaleBoundary | None = ...,
         adopt_shard: Global___AdoptShard | None = ...,
         proved_shard: Global___ProvedShard | None = ...,
+        judged: Global___Judged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "judged", b"judged", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "judged", b"judged", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "identify", "heartbeat", "fragment", "join", "enlist", "welcome", "turned", "want_data", "data_part", "data_held", "adopt", "proved", "regroup", "standing", "open", "offer", "close", "part", "fetch", "ready", "commit", "applied", "save_checkpoint", "checkpoint_saved", "finish", "report", "stored", "want_evidence", "evidence_stored", "conclude", "concluded", "open_shards", "boundary", "prepared", "commit_shards", "swapped", "evaluated", "stale_boundary", "adopt_shard", "proved_shard"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "identify", "heartbeat", "fragment", "join", "enlist", "welcome", "turned", "want_data", "data_part", "data_held", "adopt", "proved", "regroup", "standing", "open", "offer", "close", "part", "fetch", "ready", "commit", "applied", "save_checkpoint", "checkpoint_saved", "finish", "report", "stored", "want_evidence", "evidence_stored", "conclude", "concluded", "open_shards", "boundary", "prepared", "commit_shards", "swapped", "evaluated", "stale_boundary", "adopt_shard", "proved_shard", "judged"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1636,3 +1640,32 @@ class Concluded(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Concluded: _TypeAlias = Concluded  # noqa: Y015
+
+@_typing.final
+class Judged(_message.Message):
+    """Verifier -> driver, now and then: where the judge stands, for people who watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: _builtins.int
+    LAG_LINES_FIELD_NUMBER: _builtins.int
+    VERDICTS_JSON_FIELD_NUMBER: _builtins.int
+    step: _builtins.int
+    lag_lines: _builtins.int
+    """durable, not judged yet"""
+    verdicts_json: _builtins.str
+    """invariant -> "pass", "violated" or "unknown", so far"""
+    def __init__(
+        self,
+        *,
+        step: _builtins.int = ...,
+        lag_lines: _builtins.int = ...,
+        verdicts_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag_lines", b"lag_lines", "step", b"step", "verdicts_json", b"verdicts_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Judged: _TypeAlias = Judged  # noqa: Y015

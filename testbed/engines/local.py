@@ -44,6 +44,7 @@ from chaos.driver import Driver
 from chaos.scenario import Scenario, refusals
 from services.events import COORDINATOR, DRIVER, VERIFIER
 from services.host import Hold
+from services.messages import Judged
 from services.records import Finished
 from services.shell.driver_link import (
     Counted,
@@ -159,7 +160,7 @@ class LocalRun:
         self._driver = Driver(plan.scenario, plan.config.strategy)
         self._group = ProcessGroup(lambda *exit_: self._queue.put_nowait(_Exited(*exit_)))
         self._server = DriverServer(plan.config.run_id, plan.token, log=log)
-        self._reporter = DriverReporter(plan.config.run_id, plan.token, log=log)
+        self._reporter = DriverReporter(plan.config.run_id, plan.token, log=log, on_judged=self._judged)
         self._tasks: list[asyncio.Task[None]] = []
         self._settings = write_settings(plan, folder)
         self._environment = environment(plan)
@@ -316,6 +317,9 @@ class LocalRun:
             self._loop.call_later(STRAY_EXIT_S, self._queue.put_nowait, _Unexplained(event))
         else:
             await self._feed(event)
+
+    def _judged(self, so_far: Judged) -> None:
+        self._progress.judged(json.loads(so_far.verdicts_json))
 
     def _stop(self, condition: str, reason: str) -> None:
         if not self._stop_condition:

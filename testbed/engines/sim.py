@@ -39,7 +39,7 @@ from chaos.driver import Driver
 from chaos.scenario import Scenario, refusals
 from services.events import COORDINATOR, DRIVER, SERVER, VERIFIER, Stop, worker_id, worker_name
 from services.host import HoldReached, Recorder, Role
-from services.messages import Conclude, Concluded, Stored
+from services.messages import Conclude, Concluded, Judged, Stored
 from services.records import Fact, Finished
 from services.roles.coordinator import Coordinator, ResumePoint
 from services.roles.server import Server
@@ -221,6 +221,8 @@ class _Session:
     def _to_driver(self, message: object) -> None:
         if isinstance(message, Stored):
             self.recorder.stored(message)
+        elif isinstance(message, Judged):
+            self.progress.judged(json.loads(message.verdicts_json))
         elif isinstance(message, Concluded):
             self.verdict = json.loads(message.verdict_json)
 
