@@ -278,7 +278,7 @@ class Driver:
     def _abort(self, reason: str) -> list[Action]:
         actions = _each(act.close(reason) for act in self._unsettled())
         self._aborted = True
-        return [*actions, AbortRun(reason)]
+        return [*actions, Tell(FaultMissed(SCHEDULE, reason)), AbortRun(reason)]  # told, so that the history says when
 
     def _unsettled(self) -> list[Act]:
         """What is settled hears of nothing any more."""

@@ -278,4 +278,20 @@ class Host:
 
 
 def _count(operations: tuple[DiskOp, ...]) -> dict[str, int]:
-    return dict(Counter(OPERATION_NAMES[type(operation)] for operation in operations))
+    counts = Counter(OPERATION_NAMES[type(operation)] for operation in operations)
+    early = _early_renames(operations)
+    return {**counts, "early_rename": early} if early else dict(counts)
+
+
+def _early_renames(operations: tuple[DiskOp, ...]) -> int:
+    """Renames of a file, or of a folder with a file, that was written and not synced yet: order counts, too."""
+    unsynced: set[str] = set()
+    early = 0
+    for operation in operations:
+        if isinstance(operation, WriteFile | AppendFile):
+            unsynced.add(operation.path)
+        elif isinstance(operation, SyncFile):
+            unsynced.discard(operation.path)
+        elif isinstance(operation, Rename):
+            early += any(f"{path}/".startswith(f"{operation.source}/") for path in unsynced)
+    return early

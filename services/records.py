@@ -419,6 +419,7 @@ class Durable:
     """Told by the host, not the role, when a `Persist` has returned.
 
     `operations` counts by kind ("write", "append", "sync_file", "rename", "sync_dir", "make_dir", "remove").
+    "early_rename" counts the renames, if any, of what was not synced at that moment.
     what: "open 7" | "close 7.0" | "commit 7.0" | "skip 7.0" | "generation 3" | "admission 2.5" | "rollback 4" |
     "checkpoint 8 <name>" | "publish 8 <name>" | …
     """

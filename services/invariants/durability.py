@@ -2,7 +2,9 @@
 
 The host of a role records `Durable` when a persist has returned, in the same numbering as the role's own facts. So a
 fact that tells a decision must come after the `Durable` of that decision, one for each, and that write must have synced
-every file that it wrote or appended to and every folder that it made or renamed into.
+every file that it wrote or appended to and every folder that it made or renamed into. What a reader may meet half
+written (a checkpoint, the pointer, the log's first line) must have got its name by a rename, with everything in it
+synced before. A rollback must find the newest checkpoint that was published, unless it names it as damaged.
 
 What a relaunched coordinator reads in its log is durable by having been read: its facts before the first new `Durable`
 need no other.
@@ -10,6 +12,7 @@ need no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from services.invariants.base import Invariant
@@ -31,6 +34,8 @@ from services.records import (
 )
 
 REPAIR = "log repaired"
+RENAMED_INTO_PLACE = ("checkpoint ", "publish ", "start")
+_NAME = re.compile(r"ckpt-(\d+)-g(\d+)-i(\d+)")
 
 
 class Durability(Invariant):
@@ -47,6 +52,7 @@ class Durability(Invariant):
         self._wrote: set[tuple[str, int]] = set()  # (source, launch) that has made something new durable
         self._checkpoints: set[tuple[str, str]] = set()  # (role, checkpoint name) that is durable
         self._published: list[tuple[Published, Entry]] = []  # by a member whose own record is still to come
+        self._pointed_at: set[str] = set()  # names of checkpoints that were published
 
     def on_fact(self, entry: Entry) -> None:
         fact = entry.fact
@@ -55,6 +61,9 @@ class Durability(Invariant):
             return
         if isinstance(fact, Published):
             self._require_checkpoint(entry, fact)
+            self._pointed_at.add(fact.name)
+        if isinstance(fact, RolledBack):
+            self._require_newest(entry, fact)
         what, step = _write_of(fact)
         where = (entry.source, entry.launch)
         if entry.launch > 1 and entry.source == COORDINATOR and where not in self._wrote:
@@ -106,6 +115,12 @@ class Durability(Invariant):
         if count("sync_file", 0) < files:
             told = f"{what!r} wrote {files} files and synced {count('sync_file', 0)}"
             self.violated(step, entry.source, told, entry.seq)
+        if count("early_rename", 0):
+            told = f"{what!r} renamed {count('early_rename', 0)} things before they were synced"
+            self.violated(step, entry.source, told, entry.seq)
+        if what.startswith(RENAMED_INTO_PLACE) and not count("rename", 0):
+            told = f"{what!r} was written in its place, where a crash leaves half of it; nothing was renamed"
+            self.violated(step, entry.source, told, entry.seq)
         if count("sync_dir", 0) < folders:
             told = f"{what!r} changed {folders} folders and synced {count('sync_dir', 0)}"
             self.violated(step, entry.source, told, entry.seq)
@@ -118,6 +133,24 @@ class Durability(Invariant):
         self.checks += 1
         if (COORDINATOR, fact.name) not in self._checkpoints and (entry.source, entry.launch) in self._wrote:
             self.violated(fact.step, COORDINATOR, f"{fact.name} was published before it was durable", entry.seq)
+
+    def _require_newest(self, entry: Entry, fact: RolledBack) -> None:
+        """Unpublished checkpoints may be newer than the pointer; none that was published may be passed over unnamed."""
+        damaged = {name for name, _ in fact.damaged}
+        due = max((name for name in self._pointed_at - damaged), key=_age_of, default="")
+        self.checks += 1
+        if due and _age_of(fact.name) < _age_of(due):
+            told = f"rolled back to {fact.name}, although {due} was published and is not named as damaged"
+            self.violated(fact.to_step, COORDINATOR, told, entry.seq)
+
+
+def _age_of(name: str) -> tuple[int, ...]:
+    """(generation, step, incarnation): a checkpoint with a higher one is newer."""
+    named = _NAME.fullmatch(name)
+    if named is None:
+        return ()
+    step, generation, incarnation = map(int, named.groups())
+    return generation, step, incarnation
 
 
 def _write_of(fact: Fact) -> tuple[str, int]:  # noqa: PLR0911 - one line for each kind of fact

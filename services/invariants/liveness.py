@@ -2,7 +2,8 @@
 
 After `Healed(bound_ms, clean_steps)` each of the next `clean_steps` commits must follow within `bound_ms` of the one
 before (the first: of the healing), by the time at which the verifier heard of them. The run must then finish, or stop
-by the condition that the scenario promised (`Expectation.promises["condition"]`).
+by the condition that the scenario promised (`Expectation.promises["condition"]`). One that does not end, and of which
+no step was heard for longer than the bound when the driver gave it up, stands still, which is a violation too.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 from services.invariants.base import Invariant
 from services.ledger import Ledger
 from services.lineage import COORDINATOR, Entry
-from services.records import Committed, Expectation, Finished, Healed
+from services.records import Committed, Expectation, FaultMissed, Finished, Healed
 
 
 class Liveness(Invariant):
     name = "liveness"
     holds_when = "once faults are undone, a step commits within the scenario's bound, and the run ends"
-    watches = (Committed, Healed, Finished, Expectation)
+    watches = (Committed, Healed, Finished, Expectation, FaultMissed)
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
@@ -25,26 +26,35 @@ class Liveness(Invariant):
         self._since_ms = 0.0
         self._clean = 0
         self._head = 0
+        self._moved_ms = 0.0  # when the healing or the last step after it was heard of
+        self._given_up_ms = 0.0  # when the driver last told that something did not come about
         self._condition = "finished"
 
     def on_fact(self, entry: Entry) -> None:
         fact = entry.fact
         if isinstance(fact, Healed):
             self._healed, self._since_ms, self._clean = fact, entry.at_ms, 0
+            self._moved_ms = entry.at_ms
         elif isinstance(fact, Expectation):
             self._condition = str(fact.promises.get("condition", "finished"))
         elif isinstance(fact, Finished):
             self._on_finished(entry, fact)
+        elif isinstance(fact, FaultMissed):
+            self._given_up_ms = entry.at_ms
         elif isinstance(fact, Committed):
-            self._head = fact.step
+            self._head, self._moved_ms = fact.step, entry.at_ms
             if self._healed is not None and self._clean < self._healed.clean_steps:
                 self._on_clean(entry, fact, self._healed)
 
     def finish(self) -> None:
+        healed = self._healed
         if self.finished is None:
+            still_ms = self._given_up_ms - self._moved_ms
+            if healed is not None and still_ms > healed.bound_ms:
+                what = f"nothing was committed for {still_ms:.0f} ms; the bound is {healed.bound_ms:.0f} ms"
+                self.violated(self._head + 1, COORDINATOR, what)
             self.cannot_say("the run was not seen to end")
             return
-        healed = self._healed
         stopped = self.finished.condition != "finished"
         if healed is None or self._clean >= healed.clean_steps:
             return

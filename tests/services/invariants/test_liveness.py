@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from services.records import Durable, Expectation, Finished, Healed, RunStarted
-from tests.services.honest_run import HonestRun, Plan
+from services.judge import Judge
+from services.records import Durable, Expectation, FaultMissed, Finished, Healed, RunStarted
+from tests.services.honest_run import HonestRun, Plan, end_line
 from tests.services.invariants.caught import assert_caught, assert_unknown, find
 
 NAME = "liveness"
@@ -60,3 +63,19 @@ def test_finished_before_its_last_step() -> None:
     run = HonestRun(Plan(steps=6))
     config = run.config.to_json().replace('"steps":6', '"steps":9')
     assert_caught(run.replace(RunStarted, {}, config_json=config), NAME, 6, "coordinator", "finished at step 6 of 9")
+
+
+@pytest.mark.parametrize(("bound_ms", "verdict"), [(1000.0, "violated"), (1e6, "unknown")])
+def test_a_run_that_stands_still_after_the_healing(bound_ms: float, verdict: str) -> None:
+    """Given up by the driver; whether that is a violation depends on how long nothing had been committed."""
+    run = _healed(3, bound_ms).insert_before(Finished, {}, "driver", FaultMissed("schedule", "no step moved"))
+    run.drop(Finished)
+    lines = run.lines(step_ms=1.0, end=False)
+    lines[-1] = dataclasses.replace(lines[-1], at_ms=lines[-1].at_ms + 5000.0)
+    judge = Judge(run.dataset)
+    for line in [*lines, end_line(lines)]:
+        judge.feed(line)
+    part = find(judge.finish(), NAME)
+    assert part["verdict"] == verdict
+    if verdict == "violated":
+        assert "nothing was committed for" in part["first_violation"]["what"]
