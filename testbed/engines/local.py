@@ -43,13 +43,11 @@ from chaos.actions import (
 from chaos.driver import Driver
 from chaos.scenario import Scenario, refusals
 from services.events import COORDINATOR, DRIVER, VERIFIER
-from services.host import Hold
 from services.messages import Judged
 from services.records import Finished
 from services.shell.driver_link import (
     Counted,
     DriverError,
-    DriverServer,
     FactSeen,
     HoldReached,
     RoleConnected,
@@ -61,9 +59,9 @@ from services.shell.driver_reporter import DriverReporter
 from services.shell.rooted_disk import RootedDisk
 from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
-from testbed.engines.evidence_ledger import EvidenceLedger
-from testbed.engines.local_cast import command, environment, first_cast, write_settings
-from testbed.engines.process import ProcessGroup, log_tail
+from testbed.engines.local_cast import first_cast
+from testbed.engines.local_roles import LocalRoles, all_but_verifier
+from testbed.engines.process import log_tail
 from testbed.run_folder import RunFolder
 
 CONNECT_S = 60.0  # from the start of a process until it dials us
@@ -158,18 +156,11 @@ class LocalRun:
         self._began_s = time.monotonic()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
         self._driver = Driver(plan.scenario, plan.config.strategy)
-        self._group = ProcessGroup(lambda *exit_: self._queue.put_nowait(_Exited(*exit_)))
-        self._server = DriverServer(plan.config.run_id, plan.token, log=log)
+        self._roles = LocalRoles(plan, folder, progress, log, lambda *gone: self._queue.put_nowait(_Exited(*gone)))
         self._reporter = DriverReporter(plan.config.run_id, plan.token, log=log, on_judged=self._judged)
         self._tasks: list[asyncio.Task[None]] = []
-        self._settings = write_settings(plan, folder)
-        self._environment = environment(plan)
-        self._ledger = EvidenceLedger()
-        self._launches: dict[str, int] = {}
-        self._holds: dict[str, list[Hold]] = {}  # to be armed when the role connects
         self._missing = set(first_cast(plan))  # of the first cast, not connected yet
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._killed: dict[tuple[str, int], str] = {}
         self._exits: list[RoleExit] = []
         self._stop_condition = ""
         self._stop_reason = ""
@@ -180,13 +171,13 @@ class LocalRun:
 
     async def go(self) -> EngineOutcome:
         """Everything, in order."""
-        await self._server.start()
+        await self._roles.server.start()
         self._tasks = [self._loop.create_task(self._listen()), self._loop.create_task(self._tell_waits())]
         await self._feed(RunBegan())
         for role in first_cast(self._plan):
-            self._launch(role)
+            self._roles.launch(role)
         await self._until(lambda: not self._missing, CONNECT_S, self._not_connected)
-        self._server.publish(self._server.addresses)
+        self._publish()
         await self._until(lambda: bool(self._stop_condition or self._aborted), None, None)
         await self._let_leave()
         verdict = await self._verdict() if self._plan.verifier else self._no_verdict()
@@ -202,10 +193,9 @@ class LocalRun:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            await self._group.close()
+            await self._roles.close()
         finally:
             await self._reporter.close()
-            await self._server.stop()
 
     async def _until(
         self, condition: Callable[[], bool], timeout_s: float | None, give_up: Callable[[], None] | None
@@ -227,7 +217,7 @@ class LocalRun:
 
     async def _listen(self) -> None:
         while True:
-            self._queue.put_nowait(_Said(*await self._server.next()))
+            self._queue.put_nowait(_Said(*await self._roles.server.next()))
 
     async def _tell_waits(self) -> None:
         """Say who is missing whenever nothing happens for a while."""
@@ -259,7 +249,7 @@ class LocalRun:
                 pass
 
     async def _said(self, role: str, launch: int, thing: Thing) -> None:
-        if self._launches.get(role) != launch:
+        if self._roles.launch_of(role) != launch:
             return  # the last words of a launch that was replaced
         match thing:
             case RoleConnected():
@@ -274,7 +264,7 @@ class LocalRun:
                     self._stop(fact.condition, fact.reason)
                 await self._feed(RoleObserved(role, fact))
             case Counted(recorded, _):
-                self._ledger.counted(role, launch, recorded)
+                self._roles.ledger.counted(role, launch, recorded)
             case RoleEnded():
                 self._ended(role, launch, thing)
             case RoleGone(why):
@@ -288,32 +278,34 @@ class LocalRun:
         if role == VERIFIER:
             self._reporter.verifier_at(thing.address)
         await self._feed(RoleLaunched(role, launch))
-        for hold in self._holds.pop(role, []):
-            await self._server.arm(hold)
+        await self._roles.connected(role)
         if role in self._missing:
             self._missing.discard(role)
         elif not self._missing:
-            self._server.publish(self._server.addresses)
+            self._publish()
+
+    def _publish(self) -> None:
+        self._roles.server.publish(self._roles.server.addresses)
 
     def _ended(self, role: str, launch: int, thing: RoleEnded) -> None:
-        self._ledger.ended(role, launch, thing.recorded)
+        self._roles.ledger.ended(role, launch, thing.recorded)
         if thing.unstored:
             self._log.warning("records unstored", of=role, launch=launch, unstored=thing.unstored)
         if role == COORDINATOR and thing.condition not in ("finished", "shutdown", "crashed", "orphaned"):
             self._stop(thing.condition, thing.reason)
 
     async def _exited(self, role: str, launch: int, exit_code: int) -> None:
-        killed = self._killed.get((role, launch))
+        killed = self._roles.why_killed(role, launch)
         over = bool(self._stop_condition or self._aborted)
-        expected = killed is not None or (exit_code == 0 and over)
+        expected = bool(killed) or (exit_code == 0 and over)
         process_log = self._folder.log_path(role, launch)
         reason = killed or ("finished" if expected else log_tail(process_log))
         self._exits.append(RoleExit(role, launch, exit_code, expected, reason))
         self._progress.role(role, launch, f"exited {exit_code}")
-        if self._missing and killed is None:
+        if self._missing and not killed:
             raise EngineError(f"{role} exited with code {exit_code} before the run began:\n{log_tail(process_log)}")
         event = RoleExited(role, launch, exit_code)
-        if killed is None and exit_code in (0, 5) and not over:
+        if not killed and exit_code in (0, 5) and not over:
             self._loop.call_later(STRAY_EXIT_S, self._queue.put_nowait, _Unexplained(event))
         else:
             await self._feed(event)
@@ -340,16 +332,7 @@ class LocalRun:
                 self._reporter.tell(fact)
                 self._progress.fact(DRIVER, fact)
             case ArmHold(hold):
-                await self._arm(hold)
-            case ReleaseHold(role, hold_name):
-                self._to_role(role, lambda: self._server.release(role, hold_name))
-                self._progress.role(role, self._launches.get(role, 0), "up")
-            case FreezeTimers():
-                self._to_role(COORDINATOR, lambda: self._server.freeze(COORDINATOR))
-            case ThawTimers():
-                self._to_role(COORDINATOR, lambda: self._server.thaw(COORDINATOR))
-            case Launch(role):
-                self._launch(role)
+                await self._roles.arm(hold)
             case DriverSetTimer(name, after_ms):
                 self._set_timer(name, after_ms)
             case CorruptCheckpoint(fault, how, count):
@@ -358,46 +341,26 @@ class LocalRun:
                 self._aborted = self._aborted or reason
                 self._progress.note(f"the run is given up: {reason}")
             case _:
-                self._signal(action)
+                self._to_roles(action)
 
-    def _signal(self, action: Action) -> None:
+    def _to_roles(self, action: Action) -> None:
         match action:
+            case ReleaseHold(role, hold):
+                self._roles.release(role, hold)
+            case FreezeTimers():
+                self._roles.freeze_coordinator()
+            case ThawTimers():
+                self._roles.thaw_coordinator()
+            case Launch(role):
+                self._roles.launch(role)
             case Kill(role):
-                launch = self._launches[role]
-                self._killed[role, launch] = f"killed by {', '.join(self._driver.active_faults)}"
-                self._ledger.excuse(role, launch, self._killed[role, launch])
-                self._progress.role(role, launch, "killed")
-                self._group.kill(role)
+                self._roles.kill(role, f"killed by {', '.join(self._driver.active_faults)}", excused=True)
             case Suspend(role):
-                self._group.suspend(role)
-                self._progress.role(role, self._launches[role], "stopped")
+                self._roles.suspend(role)
             case Resume(role):
-                self._group.resume(role)
-                self._progress.role(role, self._launches[role], "up")
+                self._roles.resume(role)
             case _:
                 raise TypeError(f"engine local has no way to carry out {action!r}")
-
-    def _launch(self, role: str) -> None:
-        launch = self._launches.get(role, 0) + 1
-        self._launches[role] = launch
-        self._ledger.launched(role, launch)
-        line = command(role, launch, self._plan, self._folder, self._server.address, self._settings)
-        self._progress.role(role, launch, "starting")
-        self._group.start(role, launch, line, self._environment, self._folder.log_path(role, launch))
-
-    async def _arm(self, hold: Hold) -> None:
-        """Now, when the role is there; else when it connects."""
-        if hold.role in self._server.connected:
-            await self._server.arm(hold)
-        else:
-            self._holds.setdefault(hold.role, []).append(hold)
-
-    def _to_role(self, role: str, tell: Callable[[], None]) -> None:
-        """Tell a connected role something; one that is dead or dying needs no telling."""
-        try:
-            tell()
-        except DriverError as error:
-            self._log.info("not told", of=role, why=str(error))
 
     def _set_timer(self, name: str, after_ms: float) -> None:
         if (old := self._timers.pop(name, None)) is not None:
@@ -413,40 +376,32 @@ class LocalRun:
 
     async def _let_leave(self) -> None:
         """Every role but the verifier flushes its records and goes; who does not is asked, and then killed."""
-        for role, process in self._group.live.items():
-            if process.suspended:
-                self._group.resume(role)
+        self._roles.resume_all()
         if self._aborted or self._stop_condition != "finished":
-            self._ask_to_leave("the run is over")
-        if not await self._until(self._all_gone, LEAVE_S / 2, lambda: self._ask_to_leave("the run is over")):
+            self._ask_to_leave()
+        if not await self._until(self._all_gone, LEAVE_S / 2, self._ask_to_leave):
             await self._until(self._all_gone, LEAVE_S / 2, self._kill_the_rest)
             await self._until(self._all_gone, LEAVE_S, None)
-        await self._until(lambda: not self._owing(), ACCOUNT_S, None)
+        await self._until(lambda: not self._roles.ledger.unaccounted(), ACCOUNT_S, None)
 
     def _all_gone(self) -> bool:
-        return not (set(self._group.live) - {VERIFIER})
+        return not all_but_verifier(self._roles.running())
 
-    def _owing(self) -> bool:
-        return bool(self._ledger.unaccounted())
-
-    def _ask_to_leave(self, reason: str) -> None:
-        for role in self._server.connected:
-            if role != VERIFIER:
-                self._to_role(role, lambda role=role: self._server.shutdown(role, reason))  # type: ignore[misc]
+    def _ask_to_leave(self) -> None:
+        self._roles.ask_to_leave(all_but_verifier(self._roles.running()), "the run is over")
 
     def _kill_the_rest(self) -> None:
-        for role in sorted(set(self._group.live) - {VERIFIER}):
+        for role in sorted(all_but_verifier(self._roles.running())):
             self._log.warning("did not leave", of=role)
             self._progress.note(f"{role} did not leave within {LEAVE_S:.0f} s and is killed")
-            self._killed[role, self._launches[role]] = "killed at the end: it did not leave"
-            self._group.kill(role)
+            self._roles.kill(role, "killed at the end: it did not leave", excused=False)
 
     async def _conclude(self) -> dict[str, Any]:
         """Tell the verifier that nothing more will come; its verdict, or {} and `aborted` says why there is none."""
-        expected = self._ledger.expected_json(self._reporter.recorded)
+        expected = self._roles.ledger.expected_json(self._reporter.recorded)
         asking = self._loop.create_task(self._reporter.conclude(expected, VERDICT_S))
         asking.add_done_callback(lambda _: self._queue.put_nowait(_Nudge()))
-        await self._until(lambda: asking.done() or VERIFIER not in self._group.live, VERDICT_S + 1.0, None)
+        await self._until(lambda: asking.done() or VERIFIER not in self._roles.running(), VERDICT_S + 1.0, None)
         try:
             if asking.done():
                 return dict(json.loads(asking.result()))
@@ -466,8 +421,8 @@ class LocalRun:
     async def _verdict(self) -> dict[str, Any]:
         """Conclude with the verifier and let it go."""
         verdict = await self._conclude()
-        self._to_role(VERIFIER, lambda: self._server.shutdown(VERIFIER, "the verdict is in"))
-        await self._until(lambda: not self._group.live, LEAVE_S, None)
+        self._roles.ask_to_leave({VERIFIER}, "the verdict is in")
+        await self._until(lambda: not self._roles.running(), LEAVE_S, None)
         return verdict
 
     def _not_connected(self) -> None:
