@@ -3,12 +3,13 @@
 A contribution is (worker, incarnation, step, sample ids, digest). The commit must name those that were closed, with the
 digests and sample ids that their workers recorded; the sum must have run in strictly ascending worker id; and where
 all contributions of a step were recorded whole, (n_k / N) * g_k added from left to right must give the reduced value
-bit by bit. When it does not, the likely mistake is looked for and named.
+bit by bit. When it does not, the likely mistake is looked for and named, and whose it is where that can be told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -38,6 +39,7 @@ class ContributionAccounting(Invariant):
         self._summed: dict[tuple[int, int, int], list[tuple[str, tuple[int, ...], int]]] = {}
         self._last_closed: Closed | None = None
         self._unseen: list[tuple[int, int, int]] = []  # (step, worker, incarnation) named and never recorded
+        self._told: dict[int, list[Contributed]] = {}  # by step, until it is complete; without the gradients
         self._handlers: dict[type, Callable[[Entry], None]] = {
             Closed: self._on_closed,
             Committed: self._on_committed,
@@ -77,6 +79,7 @@ class ContributionAccounting(Invariant):
     def _on_contributed(self, entry: Entry) -> None:
         fact = entry.fact
         assert isinstance(fact, Contributed)
+        self._told.setdefault(fact.step, []).append(replace(fact, gradient=None))
         if fact.gradient is not None:
             self._require_digest(entry, fact.worker, fact.step, fact.gradient, fact.digest, "its contribution")
 
@@ -116,10 +119,12 @@ class ContributionAccounting(Invariant):
 
     def on_complete(self, step: Step) -> None:
         committed = step.committed
+        told = self._told_of(step)
         for place, (worker, incarnation, _) in enumerate(committed.contributors):
             contributed = step.contributions.get(worker)
             if contributed is None:
-                self._unseen.append((step.number, worker, incarnation))
+                key = (worker, incarnation, committed.sample_ids[place])
+                self._miss(step, worker, incarnation, [one.digest for one in told if _key_of(one) == key])
             elif contributed.sample_ids != committed.sample_ids[place]:
                 what = "the commit counts other sample ids than those of its gradient"
                 self.violated(step.number, worker_role(worker), what, step.entry.seq)
@@ -131,12 +136,34 @@ class ContributionAccounting(Invariant):
             return
         self.checks += 1
         if not same_bits(replay_contributions(step), step.reduced.value):
-            self.violated(step.number, worker_role(step.reduced.worker), _explained(step), step.entry.seq)
+            worker, what = _explained(step)
+            self.violated(step.number, worker_role(worker), what, step.entry.seq)
+
+    def _told_of(self, step: Step) -> list[Contributed]:
+        """What was recorded of this step, and of no step of that number in a later lineage."""
+        told = self._told.pop(step.number, [])
+        later = [one for one in told if one.generation > step.committed.generation]
+        if later:
+            self._told[step.number] = later
+        lineage_of = self.ledger.lineage_of
+        return [one for one in told if lineage_of(step.number, one.generation) is step.lineage]
+
+    def _miss(self, step: Step, worker: int, incarnation: int, digests: list[str]) -> None:
+        """The contribution that the commit names was not recorded; `digests` are of others over the same samples."""
+        if digests:
+            what = f"the commit counts another gradient over these samples than it recorded, {digests[0][:12]}…"
+            self.violated(step.number, worker_role(worker), what, step.entry.seq)
+        else:
+            self._unseen.append((step.number, worker, incarnation))
 
     def finish(self) -> None:
         for step, worker, incarnation in self._unseen:
             if not self.ledger.may_lack_records(worker, incarnation):
                 self.cannot_say(f"step {step} names a contribution of {worker_role(worker)} that was never recorded")
+
+
+def _key_of(fact: Contributed) -> tuple[int, int, tuple[int, ...]]:
+    return fact.worker, fact.incarnation, fact.sample_ids
 
 
 def _commit_mistakes(fact: Committed, closed: Closed | None) -> Iterator[str]:
@@ -157,8 +184,8 @@ def _commit_mistakes(fact: Committed, closed: Closed | None) -> Iterator[str]:
         yield f"committed {list(fact.contributors)} where {list(closed.contributors)} were closed"
 
 
-def _explained(step: Step) -> str:
-    """Which simple mistake gives the recorded value, if one does."""
+def _explained(step: Step) -> tuple[int, str]:
+    """Which simple mistake gives the recorded value, if one does, and whose it is (else who recorded the value)."""
     assert step.reduced is not None
     assert step.reduced.value is not None
     value = step.reduced.value
@@ -169,8 +196,21 @@ def _explained(step: Step) -> str:
         parts.append((worker, count, gradient))
     for what, total, chosen in _mistakes(parts, step.committed.total):
         if chosen and np.allclose(replay_sum(chosen, total), value, rtol=1e-9, atol=0.0):
-            return f"the reduced value is that of {what}"
-    return "the reduced value is not the sum of the contributions that the commit names"
+            return step.reduced.worker, f"the reduced value is that of {what}"
+    for worker, times in _weighed_otherwise(parts, step.committed.total, value):
+        return worker, f"the reduced value counts what it contributed {times:.6g} times"
+    return step.reduced.worker, "the reduced value is not the sum of the contributions that the commit names"
+
+
+def _weighed_otherwise(parts: list[tuple[int, int, Array]], total: int, value: Array) -> Iterator[tuple[int, float]]:
+    """Whose gradient explains, counted with another factor, all that the value differs from the sum by."""
+    with np.errstate(all="ignore"):
+        excess = value - replay_sum([(count, gradient) for _, count, gradient in parts], total)
+        largest = float(np.abs(excess).max())
+        for worker, count, gradient in parts:
+            share = float(excess @ gradient) / float(gradient @ gradient)
+            if float(np.abs(excess - share * gradient).max()) <= 1e-9 * largest:
+                yield worker, 1.0 + share * total / count
 
 
 def _mistakes(parts: list[tuple[int, int, Array]], total: int) -> Iterator[tuple[str, int, list[tuple[int, Array]]]]:

@@ -94,3 +94,24 @@ def test_a_digest_that_is_not_that_of_the_gradient() -> None:
 def test_a_contribution_that_was_never_recorded() -> None:
     run = HonestRun().replace(Contributed, {"step": 3, "worker": 2}, step=99)
     assert_unknown(run, "step 3 names a contribution of worker-2 that was never recorded", NAME)
+
+
+def test_a_digest_that_is_not_that_of_what_was_recorded() -> None:
+    run = HonestRun()
+    told = run.told[run.places(Committed, step=3)[0]].fact
+    assert isinstance(told, Committed)
+    run.replace(Committed, {"step": 3}, digests=(told.digests[0], "0" * 64, told.digests[2]))
+    assert_caught(run, NAME, 3, "worker-2", "another gradient over these samples than it recorded")
+
+
+def test_whoever_weighs_its_gradient_otherwise_is_named() -> None:
+    def lying(step: int, parts: Parts) -> Array:
+        value = reduce_in_order(parts)
+        worker, count, gradient = parts[2]
+        assert worker == 3
+        return value - 0.25 * (count / sum(part[1] for part in parts)) * gradient if step == 3 else value
+
+    document = HonestRun(Plan(reduced=lying)).judge()
+    first = find(document, NAME)["first_violation"]
+    assert (first["step"], first["role"]) == (3, "worker-3")
+    assert "counts what it contributed 0.75 times" in first["what"]
