@@ -5,10 +5,16 @@ again; in an engine with processes every role's process is planted alike. Only t
 """
 
 from testbed.plants import (  # noqa: F401 - each registers its bugs
+    checkpoints,
     durability,
+    evidence,
+    history,
+    lies,
+    liveness,
     members,
     samples,
     state,
+    steps,
     sums,
 )
 from testbed.plants.registry import PLANTS, Patch, Plant, find_plant, planted
