@@ -20,9 +20,11 @@ _EMBEDDING_SCALE = 0.5
 def initial_parameters(spec: ShardSpec, seed: int) -> FloatArray:
     """A shard's starting point, float64 (P,).
 
-    Embeddings N(0, 0.5^2); matrices N(0, 1/(3 fan_in)), the variance of the uniform rule in He et al. 2015 as PyTorch
-    applies it; those that write into the residual stream smaller by sqrt(2 blocks) (Radford et al. 2019); gains 1,
-    biases 0. Raises ConfigurationError for a negative seed.
+    Embeddings N(0, 0.5^2): of 0.02, 0.1, 0.5 and 1.0 the one under which the default model learns the sample text as
+    well as any, while the decay of boundaries costs what it cost the prototype. Matrices N(0, 1/(3 fan_in)), the
+    variance of PyTorch's uniform rule for linear layers; gains 1, biases 0.
+
+    Raises ConfigurationError for a negative seed.
     """
     if seed < 0:
         raise ConfigurationError(f"the parameters' seed is {seed}; it must be at least 0")
