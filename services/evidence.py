@@ -5,7 +5,7 @@ Nothing here can make a run violated: it only says why the invariants' "pass" wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from services.invariants.base import REASONS_MAX
 from services.invariants.fencing import STALE
@@ -35,7 +35,8 @@ class Evidence:
 
     watches = (Ended, Expectation, FaultArmed, FaultActed, FaultMissed, Died, Refused, RolledBack, Regrouped)
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, role_of: Callable[[int], str] = worker_role) -> None:
+        self._role_of = role_of
         self.reasons: list[str] = []
         self.missed: list[tuple[str, str]] = []  # faults of a sweep that were not reached
         self.lines = 0
@@ -76,7 +77,7 @@ class Evidence:
             case FaultMissed() as missed:
                 self._missed[missed.fault] = missed.reason
             case Died() as died:
-                self._died.add(worker_role(died.worker))
+                self._died.add(self._role_of(died.worker))
             case _:
                 self._count(entry)
 
@@ -108,7 +109,7 @@ class Evidence:
                 self.unknown(f"{source} (launch {launch}): {have} of {count} records are there, and nothing excuses it")
         heard = {source for source, _ in self.last}
         excused = {name.rpartition("/")[0] for name, why in ended.excused.items() if why}
-        members = {worker_role(worker) for known in self._ledger.members.values() for worker in known}
+        members = {self._role_of(worker) for known in self._ledger.members.values() for worker in known}
         for role in sorted({COORDINATOR, *members} - heard - excused - self._died):
             self.unknown(f"{role} took part and never reported")
 

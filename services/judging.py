@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.history import ARRAYS_PATH, LINES_PATH, Damage, HistoryLine, read_history
-from services.judge import Judge
+from services.judges import AnyJudge
 from training.disk import Disk
 
 INLINE_ELEMENTS_MAX = 1 << 16
@@ -22,7 +22,7 @@ INLINE_ELEMENTS_MAX = 1 << 16
 class FeedJob:
     """Feed the judge. Returns `Judge.progress()`."""
 
-    judge: Judge
+    judge: AnyJudge
     lines: Sequence[HistoryLine]
     damage: tuple[Damage, ...] = ()
 
@@ -42,7 +42,7 @@ class FeedJob:
 class FinishJob:
     """Returns the verdict document as JSON."""
 
-    judge: Judge
+    judge: AnyJudge
 
     inline = False
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from services.dataset_reading import DATASET_PATH
 from services.history import ARRAYS_PATH, LINES_PATH, read_history
-from services.judge import Judge
+from services.judges import configuration_in, make_judge
 from training.disk import Disk
 
 
 def verify(disk: Disk, folder: str = "") -> dict[str, Any]:
     """The verdict document for the run in `folder` of `disk`. What is missing makes it "unknown"; it never raises."""
     lines, arrays, dataset = (_read(disk, folder, name) for name in (LINES_PATH, ARRAYS_PATH, DATASET_PATH))
-    judge = Judge(dataset)
     history = read_history(lines, arrays)
+    judge = make_judge(dataset, configuration_in(history.lines))
     for damage in history.damage:
         judge.damaged(damage)
     for line in history.lines:

@@ -39,7 +39,8 @@ from services.events import (
 )
 from services.fact_codec import fact_to_numbered
 from services.history import ARRAYS_PATH, LINES_PATH, Damage, HistoryLine, read_history
-from services.judge import Judge, broken_document
+from services.judge import broken_document
+from services.judges import make_judge
 from services.judging import FeedJob, FinishJob, ReadBackJob, verdict_json
 from services.messages import Conclude, Concluded, Judged, Report, Stored
 from services.records import Ended
@@ -61,7 +62,7 @@ class Verifier:
     ) -> None:
         self.launch = launch
         self.options = options or VerifierOptions()
-        self._judge = Judge(dataset_blob)
+        self._judge = make_judge(dataset_blob, config_json)
         self._config_json = config_json
         self._intake = RecordIntake()
         self._watch = EvidenceWatch(self.options.evidence_wait_ms)

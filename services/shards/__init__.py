@@ -1,0 +1,1 @@
+"""How a layer-sharded run is judged; imports nothing of `training`."""
