@@ -231,6 +231,13 @@ def test_another_length_or_count_is_refused(payload: bytes) -> None:
             decode(payload, other)
 
 
+@pytest.mark.parametrize(("positions", "keep_percent", "bits"), [(0, 0, 0), (1, 100, 6), (2, 50, 6), (3, 1, 12)])
+def test_a_small_payload_cannot_ask_for_much_memory(positions: int, keep_percent: int, bits: int) -> None:
+    claim = struct.pack("<BBBBI", 1, positions, keep_percent, bits, 2**32 - 1) + bytes(64)
+    with pytest.raises(ContractError, match="bytes instead of"):
+        decode(claim, 2**32 - 1)
+
+
 def changed(payload: bytes, at: int, content: bytes) -> bytes:
     return payload[:at] + content + payload[at + len(content) :]
 
