@@ -16,6 +16,10 @@ def worker_role(worker: int) -> str:
     return f"worker-{worker}"
 
 
+def shard_role(shard: int) -> str:
+    return f"shard-{shard}"
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """One fact with its place in the history. Nobody changes it; to freeze it costs more than to make it."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from services.events import shard_name
 from services.evidence import Evidence
 from services.fact_reading import UnreadableFact, read_fact
 from services.history import Damage, HistoryLine
 from services.invariants.base import UNKNOWN, VIOLATED, worst_of
-from services.lineage import COORDINATOR, Entry
+from services.lineage import COORDINATOR, Entry, shard_role
 from services.records import RunStarted, ShardsEvaluated
 from services.shards.bookkeeping import Batches, Tokens, UnreadableTokens, read_tokens
 from services.shards.checks import Figures, StepChecks
@@ -26,7 +25,7 @@ class ShardJudge:
         self.ledger = ShardLedger(self._complete)
         self.tallies = {name: Tally(name) for name in HOLDS_WHEN}
         self.rules = Rules(self.ledger, self.tallies)
-        self.evidence = Evidence(self.ledger, shard_name)  # type: ignore[arg-type]
+        self.evidence = Evidence(self.ledger, shard_role)  # type: ignore[arg-type]
         self.figures = Figures()
         self.evaluations: dict[int, float] = {}
         self._tokens: Tokens | None = None
