@@ -10,12 +10,19 @@ import structlog
 from services.shell.options import ShellOptions
 
 
-def role_log(options: ShellOptions) -> Any:
-    """A logger bound to run, role and launch."""
+def role_log(options: ShellOptions, position: dict[str, int]) -> Any:
+    """A logger bound to run, role and launch, and to where the role stands by the time of each line.
+
+    `position` (incarnation, generation, step) is kept up to date by the runner.
+    """
+
+    def positioned(_logger: Any, _method: str, entry: Any) -> Any:
+        return {**position, **entry}
+
     return structlog.wrap_logger(
         structlog.PrintLogger(sys.stderr),
         processors=[
-            structlog.contextvars.merge_contextvars,
+            positioned,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -55,7 +55,7 @@ class ShellOptions:
     evidence: bool = True  # keep records for the verifier; a run without one has nobody to keep them for
     flush_ms: float = 5000.0  # after Stop: how long unstored records may take
     first_link_ms: float = 10_000.0  # no first link to the driver for so long ends the role; a loaded machine is slow
-    orphan_ms: float = 3000.0  # the driver gone for so long, once linked, ends the role
+    orphan_ms: float = 2000.0  # the driver gone for so long, once linked, ends the role; its exit takes a while, too
     transport: TransportOptions = field(default_factory=TransportOptions)
 
     def __post_init__(self) -> None:

@@ -19,13 +19,14 @@ def run_role(options: ShellOptions) -> int:
 
     BLAS threads must have been set before numpy was loaded (`services.shell.__main__` does).
     """
-    log = role_log(options)
+    position: dict[str, int] = {}
+    log = role_log(options, position)
     role = _factory(options.factory)(options)
-    return int(asyncio.run(_run(options, role, log)))
+    return int(asyncio.run(_run(options, role, log, position)))
 
 
-async def _run(options: ShellOptions, role: Role, log: Any) -> RoleExit:
-    return await Runner(options, role, fingerprint(), log).run()
+async def _run(options: ShellOptions, role: Role, log: Any, position: dict[str, int]) -> RoleExit:
+    return await Runner(options, role, fingerprint(), log, position).run()
 
 
 def _factory(name: str) -> Any:

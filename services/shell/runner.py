@@ -85,13 +85,17 @@ class _Release:
 
 
 class Runner:
-    """One launch of one role. `role` is the state machine; `numerics` this process's fingerprint."""
+    """One launch of one role. `role` is the state machine; `numerics` this process's fingerprint.
 
-    def __init__(self, options: ShellOptions, role: Role, numerics: str, log: Any) -> None:
+    `position` is kept up to date for the log: incarnation, generation and step.
+    """
+
+    def __init__(self, options: ShellOptions, role: Role, numerics: str, log: Any, position: dict[str, int]) -> None:
         self.options = options
         self.host = Host(options.role, options.launch, role, options.evidence)
         self._numerics = numerics
         self._log = log
+        self._position = position
         loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[Ending] = loop.create_future()
         self._directory_known = asyncio.Event()
@@ -232,6 +236,8 @@ class Runner:
             case Send(to, message):
                 self._board.send(to, message)
             case Observed(fact):
+                for name in ("generation", "step"):
+                    self._position[name] = getattr(fact, name, self._position.get(name, 0))
                 if self._observe:
                     self.tell_driver(fact_observed(fact, self.host.recorder.last))
             case Compute():
@@ -258,7 +264,7 @@ class Runner:
                 self._log.info("cut", peer=peer, incarnation=incarnation)
                 self._board.cut(peer, incarnation)
             case Identify(incarnation):
-                self._log = self._log.bind(incarnation=incarnation)
+                self._position["incarnation"] = incarnation
                 self._board.identify(incarnation)
             case Stop(condition, reason):
                 self.end(Ending(condition, reason))

@@ -3,7 +3,6 @@
 isort:skip_file
 The wire contract between roles. One message here for each dataclass in services/messages.py, with the same field
 names; that file says what they mean and who sends them. services/codec.py translates and checks.
-
 Every call carries two metadata entries, checked before anything is read: "gradstorm-run" (the run's id) and
 "gradstorm-token" (the run's secret). The first frame in each direction is a Hello; a stream whose Hello does not
 fit is ended with PERMISSION_DENIED and the reason.
@@ -864,7 +863,6 @@ Global___Close: _TypeAlias = Close  # noqa: Y015
 @_typing.final
 class Part(_message.Message):
     """One chunk of an array between members, or between a member and the server.
-
     lane: chain (partial sum), lap (finished value), push (to server), publish (from server), value (fetched
     reduced gradient), state (fetched parameters, then velocity). `summed`: ids added so far, in order.
     """
@@ -995,7 +993,6 @@ Global___Ready: _TypeAlias = Ready  # noqa: Y015
 @_typing.final
 class Commit(_message.Message):
     """Coordinator -> members: (step, attempt) stands. `skip`: advance without touching parameters or velocity.
-
     A member that does not hold the value fetches it from `source`.
     """
 
@@ -1188,7 +1185,6 @@ Global___OpenShards: _TypeAlias = OpenShards  # noqa: Y015
 @_typing.final
 class Boundary(_message.Message):
     """Shard -> neighbour: what crosses cut `cut` for one micro-batch. `payload` is the codec's own format.
-
     direction: forward (activation), backward (activation gradient), evaluate (activation, no way back). `age` counts
     ticks between production and use. The version is (generation, step, attempt, micro_batch, cut, direction).
     """
@@ -1599,7 +1595,6 @@ Global___EvidenceStored: _TypeAlias = EvidenceStored  # noqa: Y015
 @_typing.final
 class Conclude(_message.Message):
     """Driver -> verifier: nothing more will come.
-
     `expected_json`: source -> launch -> last number, or "excused: why" when its tail may be missing.
     """
 

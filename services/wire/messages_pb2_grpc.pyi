@@ -3,7 +3,6 @@
 isort:skip_file
 The wire contract between roles. One message here for each dataclass in services/messages.py, with the same field
 names; that file says what they mean and who sends them. services/codec.py translates and checks.
-
 Every call carries two metadata entries, checked before anything is read: "gradstorm-run" (the run's id) and
 "gradstorm-token" (the run's secret). The first frame in each direction is a Hello; a stream whose Hello does not
 fit is ended with PERMISSION_DENIED and the reason.
