@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.lineage import COORDINATOR, worker_role
+from services.lineage import COORDINATOR
 from services.records import (
     BoundarySent,
     BoundaryUsed,
@@ -27,9 +27,21 @@ from services.records import (
     Summed,
 )
 
-_OF_A_WORKER = (CheckpointWritten, Contributed, Reduced, StateApplied)
-_OF_A_SHARD = (BoundarySent, BoundaryUsed, ShardLoaded, ShardPrepared, ShardSwapped, Stale)
-_OF_ONE_ROLE: dict[type, str] = {
+_WORKER, _SHARD, _ANYBODY = "the worker named in it", "the shard named in it", "anybody"
+_TELLERS: dict[type, str] = {
+    CheckpointWritten: _WORKER,
+    Contributed: _WORKER,
+    Reduced: _WORKER,
+    StateApplied: _WORKER,
+    BoundarySent: _SHARD,
+    BoundaryUsed: _SHARD,
+    ShardLoaded: _SHARD,
+    ShardPrepared: _SHARD,
+    ShardSwapped: _SHARD,
+    Stale: _SHARD,
+    Durable: _ANYBODY,
+    Refused: _ANYBODY,
+    Summed: _ANYBODY,
     Ended: "verifier",
     Expectation: "driver",
     FaultActed: "driver",
@@ -38,15 +50,16 @@ _OF_ONE_ROLE: dict[type, str] = {
     FaultUndone: "driver",
     Healed: "driver",
 }
-_OF_ANYBODY = (Durable, Refused, Summed)
 
 
 def may_tell(source: str, fact: Fact) -> bool:
-    """Whether `source` is the role that this fact is told by."""
-    if isinstance(fact, _OF_A_WORKER):
-        return source == worker_role(fact.worker)
-    if isinstance(fact, _OF_A_SHARD):
-        return source == f"shard-{fact.shard}" or (isinstance(fact, Stale) and source == COORDINATOR)
-    if isinstance(fact, _OF_ANYBODY):
+    """Whether `source` is the role that this fact is told by. What is not listed is the coordinator's to tell."""
+    teller = _TELLERS.get(type(fact), COORDINATOR)
+    if teller == _WORKER:
+        return source == f"worker-{fact.worker}"  # type: ignore[union-attr]
+    if teller == _SHARD:
+        own = source == f"shard-{fact.shard}"  # type: ignore[union-attr]
+        return own or (isinstance(fact, Stale) and source == COORDINATOR)
+    if teller == _ANYBODY:
         return not isinstance(fact, Summed) or fact.role == source
-    return source == _OF_ONE_ROLE.get(type(fact), COORDINATOR)
+    return source == teller

@@ -77,7 +77,8 @@ class Judge:
 
     def feed(self, line: HistoryLine) -> None:
         """Take the next line. Never raises."""
-        self.evidence.on_line(line.seq, line.source, line.launch, line.number, line.kind)
+        if not self.evidence.on_line(line.seq, line.source, line.launch, line.number, line.kind):
+            self._blind(line.seq)
         if self.ledger.is_repeated(line.source, line.launch, line.kind, line.body_json):
             return
         try:
@@ -89,9 +90,12 @@ class Judge:
             self.evidence.unknown(f"line {line.seq}: {line.source} told {line.kind}, which is not its to tell")
             return
         entry = Entry(line.seq, line.at_ms, line.source, line.launch, line.number, fact)
-        self._guarded(None, self.ledger.take, entry)
-        if isinstance(fact, RunStarted):
-            self._guarded(None, self._run_started, fact)
+        try:
+            self.ledger.take(entry)
+            if isinstance(fact, RunStarted):
+                self._run_started(fact)
+        except Exception as error:  # noqa: BLE001 - see `_broke`
+            self._broke(None, error)
         for owner, watcher in self._watchers.get(type(fact), ()):
             try:
                 watcher(entry)
@@ -101,6 +105,8 @@ class Judge:
     def damaged(self, damage: Damage) -> None:
         """The history that is fed is not whole."""
         self._damage.append(damage)
+        if damage.line:  # 0: of the file as a whole, as when its end is missing
+            self._blind(damage.line)
         self.evidence.unknown(f"the history is damaged: {damage}")
 
     def progress(self) -> dict[str, Any]:
@@ -125,6 +131,11 @@ class Judge:
         return self._finished
 
     # ------------------------------------------------------------ inside
+
+    def _blind(self, seq: int) -> None:
+        """From this line on something is missing: what follows may only seem to be wrong."""
+        for invariant in self.invariants:
+            invariant.blind_from = min(invariant.blind_from or seq, seq)
 
     def _watch_all(self) -> None:
         watchers: list[tuple[object, tuple[type, ...], Callable[[Entry], None]]] = [

@@ -142,6 +142,8 @@ class Durability(Invariant):
         if due and _age_of(fact.name) < _age_of(due):
             told = f"rolled back to {fact.name}, although {due} was published and is not named as damaged"
             self.violated(fact.to_step, COORDINATOR, told, entry.seq)
+        # What is newer is void from now on: nobody has to find it again.
+        self._pointed_at = {name for name in self._pointed_at if _age_of(name) <= _age_of(fact.name)}
 
 
 def _age_of(name: str) -> tuple[int, ...]:
