@@ -252,7 +252,7 @@ class Docker:
                 raise
 
     def log_tail(self, container: str, lines: int = 8) -> str:
-        """The end of what it wrote, both streams, for a message about why it is not there."""
+        """The end of what it wrote, for a message about why it is not there. The two streams may be out of order."""
         with self._asking(f"reading the log of {container}"):
             content: bytes = self._api.logs(container, stdout=True, stderr=True, tail=lines)
         return content.decode(errors="replace").rstrip()

@@ -29,7 +29,7 @@ class OneWay:
 def stamping_server() -> Iterator[str]:
     """Answers each line with the monotonic time at which it arrived. Yields its "host:port"."""
     with socket.create_server((LOOPBACK, 0)) as listener:
-        thread = threading.Thread(target=_accept, args=(listener,), daemon=True)
+        thread = threading.Thread(target=accept, args=(listener,), daemon=True)
         thread.start()
         yield f"{LOOPBACK}:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
@@ -37,7 +37,7 @@ def stamping_server() -> Iterator[str]:
     assert not thread.is_alive()
 
 
-def _accept(listener: socket.socket) -> None:
+def accept(listener: socket.socket) -> None:
     while True:
         try:
             connection, _ = listener.accept()
