@@ -1,6 +1,6 @@
 # Everything a developer does here, behind one door each. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check format proto proto-setup proto-check lock bench clean
+.PHONY: help setup demo test lint check format proto proto-setup proto-check lock image bench clean
 .PHONY: gate-ruff gate-format gate-types gate-imports gate-proto
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -54,6 +54,9 @@ proto-check: proto-setup ## fail if generated code is stale
 
 lock: ## pin requirements*.in anew (UPGRADE=--upgrade to move what is pinned)
 	@UPGRADE="$(UPGRADE)" scripts/lock.sh
+
+image: ## build the container image, and what it needs where it cannot be pulled
+	@scripts/docker-images
 
 bench: setup ## measure this checkout against a peer on this machine
 	@$(BIN)/gradstorm bench

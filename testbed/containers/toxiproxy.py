@@ -100,7 +100,11 @@ class Toxiproxy:
                 raise
 
     def set_enabled(self, name: str, enabled: bool) -> ProxyState:
-        """Down: it breaks its connections and listens no more. Up: it listens at the same address as before."""
+        """Down: it breaks its connections and listens no more. Up: it listens at the same address as before.
+
+        A proxy that is just dialling an address where nobody is goes down only when the system gives up on it (3 s
+        in the same subnet). Lead proxies to names: Docker knows none of a container that does not run.
+        """
         try:
             self._call("PATCH", _path(name), {"enabled": enabled})
         except ToxiproxyRefused as error:

@@ -14,7 +14,7 @@ import pytest
 
 from testbed.containers import toxiproxy_process
 from testbed.containers.toxiproxy import Toxiproxy
-from testbed.containers.toxiproxy_errors import ToxiproxyUnreachable
+from testbed.containers.toxiproxy_errors import ToxiproxyHung, ToxiproxyUnreachable
 from testbed.containers.toxiproxy_process import ToxiproxyProcess, find_toxiproxy
 from training.errors import ConfigurationError
 
@@ -119,3 +119,19 @@ def test_it_dies_with_a_driver_that_is_killed(binary: Path, tmp_path: Path) -> N
     driver.stdout.close()
     server.wait(5)
     assert not server.is_running()
+
+
+def test_a_hung_one_is_said_to_be_hung_and_goes_on_afterwards(binary: Path, tmp_path: Path) -> None:
+    with ToxiproxyProcess.start(binary, tmp_path / "log") as server:
+        client = Toxiproxy(server.address, timeout_s=0.3)
+        os.kill(server.pid, signal.SIGSTOP)
+        with pytest.raises(ToxiproxyHung, match=r"did not answer within 0.3 s"):
+            client.proxies()
+        os.kill(server.pid, signal.SIGCONT)
+        assert client.proxies() == {}
+
+
+def test_a_hung_one_is_ended_all_the_same(binary: Path, tmp_path: Path) -> None:
+    with ToxiproxyProcess.start(binary, tmp_path / "log") as server:
+        os.kill(server.pid, signal.SIGSTOP)
+    assert "exit code -9" in server.why_gone()
