@@ -51,14 +51,14 @@ class Scenario(Strict):
     """One line."""
     description: str = ""
     """What happens and what it shows."""
-    engines: Annotated[list[EngineName], Field(min_length=1, default_factory=lambda: ["sim", "local"])]
+    engines: list[EngineName] = Field(min_length=1, default_factory=lambda: ["sim", "local"])
     """Engines that it is meant for."""
-    strategies: Annotated[list[Strategy], Field(min_length=1, default_factory=lambda: ["ring", "ps"])]
+    strategies: list[Strategy] = Field(min_length=1, default_factory=lambda: ["ring", "ps"])
     """Strategies that it is meant for."""
     fixed: bool = True
     """The same schedule gives the same parameters, bitwise, on every engine; false when a clock triggers a fault."""
     training: TrainingSetup = TrainingSetup()
-    faults: Annotated[list[Fault], Field(default_factory=list)]
+    faults: list[Fault] = Field(default_factory=list)
     """What goes wrong; faults at the same point act in this order, a death last."""
     expect: Expect = Expect()
     clean_steps: Annotated[int, Field(ge=1)] = 3
