@@ -54,15 +54,17 @@ class Evidence:
         if why not in self.reasons and len(self.reasons) < REASONS_MAX:
             self.reasons.append(why)
 
-    def on_line(self, seq: int, source: str, launch: int, number: int, kind: str) -> None:
+    def on_line(self, seq: int, source: str, launch: int, number: int, kind: str) -> bool:
+        """False when a record before this one is missing."""
         self.lines += 1
         if kind == "Ended":
-            return
+            return True
         place = (source, launch)
         due = self.last.get(place, 0) + 1
         if number != due:
             self.unknown(f"line {seq}: record {number} of {source} (launch {launch}) where {due} is due")
         self.last[place] = max(number, due)
+        return number == due
 
     def on_fact(self, entry: Entry) -> None:
         match entry.fact:

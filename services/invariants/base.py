@@ -1,7 +1,8 @@
 """What every invariant is: a checker that is shown facts and steps, and that counts, remembers and answers.
 
 An invariant never decides by hope. `checks` counts what was compared; `violated` keeps the earliest step's violation;
-`cannot_say` makes the answer "unknown" unless something is violated. One that checked nothing answers "unknown".
+`cannot_say` makes the answer "unknown" unless something is violated. One that checked nothing answers "unknown". Where
+lines are missing or damaged nobody is accused of what the rest of the history seems to show (`blind_from`).
 Duty of the caller (`services.judge.Judge`): show facts in the order of the history, steps as the ledger gives them, and
 turn an exception into `cannot_say`.
 """
@@ -45,6 +46,7 @@ class Invariant:
         self.first: Violation | None = None
         self.reasons: list[str] = []
         self.gave_up = False
+        self.blind_from = 0  # the history line from which on it is not whole; 0: it is, as far as is known
 
     # ------------------------------------------------------------ hooks
 
@@ -69,6 +71,9 @@ class Invariant:
     # ------------------------------------------------------------ answers
 
     def violated(self, step: int, role: str, what: str, seq: int = 0) -> None:
+        if self.blind_from and (not seq or seq >= self.blind_from):
+            self.cannot_say(f"not whole from line {self.blind_from} on, the history seems to show: {role}: {what}")
+            return
         self.violations += 1
         if self.first is None or step < self.first.step:
             self.first = Violation(step, role, what, seq)
