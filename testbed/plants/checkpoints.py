@@ -12,7 +12,7 @@ from services.roles import coordinator as coordinator_module
 from services.roles.coordinator import Coordinator
 from testbed.plants.registry import Patch, memory, plant
 from training import checkpoint_format, checkpoint_store
-from training.checkpoint import CheckpointKey, CheckpointState, write_plan
+from training.checkpoint import CheckpointKey, CheckpointState, publish_plan, write_plan
 from training.disk import Disk, DiskOp
 from training.sampler import Sampler, SamplerState
 
@@ -91,12 +91,11 @@ def checkpoint_in_float32() -> list[Patch]:
 @plant("damage-not-noticed", invariant="checkpoint fidelity", scenario="resume")
 def damage_not_noticed() -> list[Patch]:
     """A bit of a checkpoint flips on its way back from the disk, and nobody compares it with its SHA-256."""
-    original = checkpoint_store.decode_with_key
 
     def decode(files: Mapping[str, bytes]) -> tuple[CheckpointKey, CheckpointState]:
         content = bytearray(files[checkpoint_format.TENSORS])
         content[-3] ^= 1
-        return original({**files, checkpoint_format.TENSORS: bytes(content)})
+        return checkpoint_format.decode_with_key({**files, checkpoint_format.TENSORS: bytes(content)})
 
     def intact(name: str, content: bytes | None, promised: object) -> None:
         """Whatever it is."""
@@ -118,7 +117,7 @@ def rolled_back_too_far() -> list[Patch]:
 @plant("pointer-to-the-one-before", invariant="durability", scenario="resume")
 def pointer_to_the_one_before() -> list[Patch]:
     """What is published is the name of the checkpoint before the one that it should be."""
-    original, publish = coordinator_module.publish_plan, Coordinator._publish
+    publish = Coordinator._publish
 
     def remembered(self: Coordinator, name: str, *rest: object) -> None:
         memory(self)["before"] = memory(self).get("name", name)
@@ -127,7 +126,7 @@ def pointer_to_the_one_before() -> list[Patch]:
         publish(self, name, *rest)  # type: ignore[arg-type]
 
     def plan(folder: str, name: str) -> tuple[DiskOp, ...]:
-        return original(folder, names.get(name, name))
+        return publish_plan(folder, names.get(name, name))
 
     names: dict[str, str] = {}
     return [(Coordinator, "_publish", remembered), (coordinator_module, "publish_plan", plan)]

@@ -11,7 +11,7 @@ from services.roles import coordinator as coordinator_module
 from services.roles.coordinator import Coordinator
 from services.roles.worker import Worker
 from testbed.plants.registry import Patch, plant
-from training.checkpoint import CheckpointState, write_plan
+from training.checkpoint import CheckpointState, publish_plan, write_plan
 from training.disk import DiskOp, MakeDir, Rename, SyncDir, SyncFile, WriteFile
 
 Then = Callable[[], None]
@@ -139,10 +139,9 @@ def renamed_before_synced() -> list[Patch]:
 @plant("pointer-overwritten", invariant="durability")
 def pointer_overwritten() -> list[Patch]:
     """The pointer to the newest checkpoint is written over, not renamed into its place."""
-    original = coordinator_module.publish_plan
 
     def in_place(folder: str, name: str) -> tuple[DiskOp, ...]:
-        right = original(folder, name)
+        right = publish_plan(folder, name)
         (rename,) = [op for op in right if isinstance(op, Rename)]
         (write,) = [op for op in right if isinstance(op, WriteFile)]
         return (WriteFile(rename.target, write.content), SyncFile(rename.target), SyncDir(folder))

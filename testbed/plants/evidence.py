@@ -12,7 +12,7 @@ from services.invariants.replica_agreement import ReplicaAgreement
 from services.lineage import Entry
 from services.messages import Array, Report
 from services.records import Contributed, Reduced, StepApplied
-from services.replay import ReplayedState
+from services.replay import ReplayedState, replay_step
 from services.roles.record_intake import RecordIntake
 from services.roles.worker import Worker
 from testbed.plants.registry import UNKNOWN, Patch, memory, plant
@@ -92,9 +92,8 @@ def reference_broken() -> list[Patch]:
 @plant("replay-broken", invariant="gradient exactness")
 def replay_broken() -> list[Patch]:
     """The verifier replays the optimizer without momentum."""
-    original = ledger.replay_step
 
     def replay(before: ReplayedState, gradient: Array, learning_rate: float, momentum: float) -> ReplayedState:
-        return original(before, gradient, learning_rate, 0.0)
+        return replay_step(before, gradient, learning_rate, 0.0)
 
     return [(ledger, "replay_step", replay)]

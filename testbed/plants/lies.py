@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from services.exchange import PushExchange, RingExchange
 from services.jobs import Gradient, GradientJob
-from services.messages import Array, Message
+from services.messages import Array, Message, Offer, Ready
 from services.roles.worker import Worker
 from testbed.plants.registry import Patch, memory, plant
 from training.digest import array_digest
@@ -46,7 +45,8 @@ def about_its_samples() -> list[Patch]:
         compute(self, kind, job)
 
     def has_gradient(self: Worker, gradient: Gradient) -> None:
-        has(self, replace(gradient, sample_ids=memory(self).get("ids", gradient.sample_ids)) if _lies(self) else gradient)
+        told = memory(self).get("ids", gradient.sample_ids) if _lies(self) else gradient.sample_ids
+        has(self, replace(gradient, sample_ids=told))
 
     return [(Worker, "_compute", computed), (Worker, "_has_gradient", has_gradient)]
 
@@ -70,7 +70,7 @@ def about_its_number() -> list[Patch]:
     original = RingExchange.own
 
     def own(self: RingExchange | PushExchange, index: int) -> Array:
-        value = original(self, index)  # type: ignore[arg-type]
+        value = original(self, index)
         share = self.attempt.contributors[self._place]
         lies = share.worker == LIAR and self.attempt.step >= FROM_STEP
         return value * ((share.sample_count - 1) / share.sample_count) if lies else value
@@ -84,7 +84,7 @@ def shows_another() -> list[Patch]:
     original = RingExchange.own
 
     def own(self: RingExchange | PushExchange, index: int) -> Array:
-        value = original(self, index)  # type: ignore[arg-type]
+        value = original(self, index)
         share = self.attempt.contributors[self._place]
         return -value if share.worker == LIAR and self.attempt.step >= FROM_STEP else value
 
@@ -97,12 +97,12 @@ def offers_another_digest() -> list[Patch]:
     original = Worker._answer
 
     def answer(self: Worker, message: Message) -> None:
-        changes: dict[str, Any] = {}
-        for field in ("digest", "own_digest"):
-            if _lies(self) and getattr(message, field, ""):
-                changes[field] = array_digest(self.state.velocity) if self.state is not None else ""
-        original(self, replace(message, **changes) if changes else message)
+        if _lies(self) and self.state is not None:
+            other = array_digest(self.state.velocity)
+            if isinstance(message, Offer):
+                message = replace(message, digest=other)
+            elif isinstance(message, Ready):
+                message = replace(message, own_digest=other)
+        original(self, message)
 
     return [(Worker, "_answer", answer)]
-
-

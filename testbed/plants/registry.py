@@ -1,7 +1,7 @@
 """The registry of planted bugs and the way in which they are put into running code.
 
-A bug names what it patches by the final class (`Worker`, `Coordinator`, …) whoever defines the method, and keeps what it
-has to remember between two calls in `memory(role)`, so that it acts alike where roles share a process and where not.
+A bug names what it patches by the final class (`Worker`, `Coordinator`, …) whoever defines the method, and keeps what
+it has to remember between two calls in `memory(role)`, so that it acts alike where roles share a process and where not.
 """
 
 from __future__ import annotations

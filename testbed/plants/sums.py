@@ -38,7 +38,7 @@ def counted_twice() -> list[Patch]:
     original = RingExchange.own
 
     def own(self: Exchange, index: int) -> Array:
-        value = original(self, index)  # type: ignore[arg-type]
+        value = original(self, index)
         return value + value if self._place == 1 else value
 
     return _own(own)
@@ -50,7 +50,7 @@ def dropped() -> list[Patch]:
     original = RingExchange.own
 
     def own(self: Exchange, index: int) -> Array:
-        value = original(self, index)  # type: ignore[arg-type]
+        value = original(self, index)
         last = self._place == len(self.attempt.contributors) - 1
         return np.zeros_like(value) if last and self._place > 0 else value
 
@@ -63,7 +63,7 @@ def chunk_not_added() -> list[Patch]:
     original = RingExchange.own
 
     def own(self: Exchange, index: int) -> Array:
-        value = original(self, index)  # type: ignore[arg-type]
+        value = original(self, index)
         return np.zeros_like(value) if self._place == 1 and index == len(self.bounds) - 1 else value
 
     return _own(own)
