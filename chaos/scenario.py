@@ -42,6 +42,14 @@ class ScenarioError(ConfigurationError):
         self.complaints = tuple(complaints)
 
 
+def _usual_engines() -> list[EngineName]:
+    return ["sim", "local"]
+
+
+def _both_strategies() -> list[Strategy]:
+    return ["ring", "ps"]
+
+
 class Scenario(Strict):
     """Training setup, schedule and promises."""
 
@@ -51,9 +59,9 @@ class Scenario(Strict):
     """One line."""
     description: str = ""
     """What happens and what it shows."""
-    engines: list[EngineName] = Field(min_length=1, default_factory=lambda: ["sim", "local"])
+    engines: list[EngineName] = Field(min_length=1, default_factory=_usual_engines)
     """Engines that it is meant for."""
-    strategies: list[Strategy] = Field(min_length=1, default_factory=lambda: ["ring", "ps"])
+    strategies: list[Strategy] = Field(min_length=1, default_factory=_both_strategies)
     """Strategies that it is meant for."""
     fixed: bool = True
     """The same schedule gives the same parameters, bitwise, on every engine; false when a clock triggers a fault."""
