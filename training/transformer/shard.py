@@ -32,6 +32,10 @@ from training.transformer.layout import (
 )
 from training.transformer.sharding import ShardSpec
 
+# glibc gives a freed block of more than 128 KiB back to the system, and every step would fault its activations in anew
+# (a third of the default model's step). Once a block of this size was freed, it keeps up to twice as much.
+np.empty(31 << 17)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardCache:
