@@ -226,7 +226,7 @@ class CoordinatorCore(Deciding):
             self._member_lost(peer.worker)
             self._regroup(f"{peer.name} {reason}", self._resume)
             return
-        if peer.state in (SYNCING, PROVED) and reason != "replaced":
+        if peer.state in (SYNCING, PROVED):
             self._given_up.add(peer.worker)
             self.joined_as_expected.update(entry for entry in self._due() if entry[1] == peer.worker)
         if self.stage == "syncing":
