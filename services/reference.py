@@ -35,6 +35,7 @@ from services.messages import Array
 
 EPS = 2.0**-52
 TOLERANCE_FLOORS = 4.0
+SLICE_ELEMENTS = 8192  # 64 KiB of a large array at a time
 PER_SAMPLE_ELEMENTS_MAX = 1 << 18  # samples x parameters of one step up to which samples are differentiated singly
 
 Ids = npt.NDArray[np.int64]
@@ -130,17 +131,32 @@ class Reference:
         return _answers(questions, sizes, high, low, floors)
 
     def _by_group(self, questions: Sequence[Question]) -> Answers:
-        """One trace for each contributor; its samples are added by the backward pass itself."""
-        sums, floors, sizes = [], [], []
-        for question in questions:
+        """One trace for each contributor; its samples are added by the backward pass itself, contributors in
+        double-double. Large arrays are touched as few times as can be."""
+        counts = np.array([len(question.groups) for question in questions])
+        sizes = np.array([len(ids) for question in questions for ids in question.groups], dtype=np.float64)
+        starts = counts.cumsum() - counts
+        totals = np.add.reduceat(sizes, starts)
+        groups = np.empty((len(sizes), self.parameter_count))
+        unions = np.zeros((len(questions), self.parameter_count))
+        group_floors, union_floors = np.empty(len(sizes)), np.empty(len(questions))
+        row = 0
+        for place, question in enumerate(questions):
             parts = self._parts(question.parameters)
+            lost, magnitudes = np.zeros(self.parameter_count), np.zeros(self.parameter_count)
             for ids in question.groups:
                 x, y = self._features[list(ids)], self._targets[list(ids)]
-                sums.append(_flat(self._gradient(parts, x, y), 1)[0])
-                floors.append(_flat(_magnitude_sums(parts, x, y), 1)[0])
-                sizes.append(len(ids))
-        high = np.array(sums)
-        return _answers(questions, np.array(sizes), high, np.zeros_like(high), np.array(floors))
+                gradient = _flat(self._gradient(parts, x, y), 1)[0]
+                magnitude = _flat(_magnitude_sums(parts, x, y), 1)[0]
+                _accumulate(unions[place], lost, gradient)
+                np.divide(gradient, sizes[row], out=groups[row])
+                group_floors[row] = EPS * magnitude.max() / sizes[row]
+                magnitudes += magnitude
+                row += 1
+            unions[place] += lost
+            unions[place] /= totals[place]
+            union_floors[place] = EPS * magnitudes.max() / totals[place]
+        return Answers(unions, groups, union_floors, group_floors, totals, sizes, counts, starts)
 
 
 def _flat(parts: Sequence[Array], rows: int) -> Array:
@@ -155,8 +171,8 @@ def _answers(questions: Sequence[Question], sizes: Ids, high: Array, low: Array,
     counted = sizes.astype(np.float64)
     totals = np.add.reduceat(counted, starts)
     union_high, union_low = sum_segments(high, low, counts)
-    unions = union_high / totals[:, None] + union_low / totals[:, None]
-    means = high / counted[:, None] + low / counted[:, None]
+    unions = (union_high + union_low) / totals[:, None]
+    means = (high + low) / counted[:, None]
     group_floors = EPS * floors.max(axis=1) / counted
     union_floors = EPS * np.add.reduceat(floors, starts, axis=0).max(axis=1) / totals
     return Answers(unions, means, union_floors, group_floors, totals, counted, counts, starts)
@@ -260,3 +276,14 @@ def _sum_rows(high: Array, low: Array | None) -> tuple[Array, Array]:
         if low is not None:
             lost = lost + low[:, row]
     return total, lost
+
+
+def _accumulate(total: Array, lost: Array, more: Array) -> None:
+    """total + lost += more, TwoSum in place, a slice at a time so that what is made on the way stays in the cache."""
+    for start in range(0, total.size, SLICE_ELEMENTS):
+        part = slice(start, start + SLICE_ELEMENTS)
+        first, second = total[part], more[part]
+        added = first + second
+        shadow = added - first
+        lost[part] += (first - (added - shadow)) + (second - shadow)
+        total[part] = added

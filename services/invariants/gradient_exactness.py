@@ -21,7 +21,7 @@ from services.invariants.base import Invariant
 from services.ledger import Ledger
 from services.lineage import COORDINATOR, Step, worker_role
 from services.messages import Array
-from services.reference import TOLERANCE_FLOORS, Answers, Question
+from services.reference import SLICE_ELEMENTS, TOLERANCE_FLOORS, Answers, Ids, Question
 from services.replay import replay_sum
 from services.state_reports import StateReport
 
@@ -230,17 +230,31 @@ def _errors(told: list[Array], own: Array) -> Array:
     if any(value.shape != own.shape[1:] for value in told):
         raise ValueError(f"a gradient does not have the {own.shape[1]} elements of the model")
     with np.errstate(all="ignore"):
-        errors: Array = np.abs(np.array(told) - own).max(axis=1)
-    return errors
+        return _largest(np.array(told), own, np.arange(len(told)))
+
+
+def _largest(values: Array, others: Array | None = None, rows: Ids | None = None) -> Array:
+    """The largest magnitude in each row of `values`, or of its difference from its row of `others`; NaN if any is.
+
+    A slice of columns at a time, so that what is made on the way stays in the cache.
+    """
+    found = np.zeros(len(values))
+    for start in range(0, values.shape[1], SLICE_ELEMENTS):
+        part = values[:, start : start + SLICE_ELEMENTS]
+        if others is not None:
+            part = part - others[rows, start : start + SLICE_ELEMENTS]
+        np.maximum(found, np.abs(part).max(axis=1), out=found)
+    return found
 
 
 def _smallest_bugs(answers: Answers) -> Array:
     """For each step the smallest change (of its largest element) that one contribution dropped, dropped with the rest
     re-weighted, or doubled would make, or a mean of means where sizes differ. (K,)"""
     weights = answers.sizes / answers.totals.repeat(answers.counts)
-    changes = weights * np.abs(answers.groups).max(axis=1)  # dropped or doubled
+    owners = np.arange(len(answers.counts)).repeat(answers.counts)
     with np.errstate(all="ignore"):
-        away = np.abs(answers.groups - answers.unions.repeat(answers.counts, axis=0)).max(axis=1)
+        changes = weights * _largest(answers.groups)  # dropped or doubled
+        away = _largest(answers.groups, answers.unions, owners)
         reweighted = np.where(weights < 1, away * weights / (1 - weights), math.inf)
     smallest: Array = np.minimum.reduceat(np.minimum(changes, reweighted), answers.starts)
     for place, (start, count) in enumerate(zip(answers.starts.tolist(), answers.counts.tolist(), strict=True)):
