@@ -193,15 +193,18 @@ def _kill_everyone(generator: np.random.Generator, scenario: Scenario) -> list[D
 
 
 def _disturb_links(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
+    training = scenario.training
+    parts = 2 * (training.chunk_count or 1) * training.workers  # of one attempt; what breaks it starts it anew
+    rarely = min(0.02, 0.7 / parts)
     kind, settings = _pick(
         generator,
         (
             ("latency", {"delay_ms": 20.0}),
             ("jitter", {"jitter_ms": 30.0}),
-            ("drop", {"probability": 0.02}),
+            ("drop", {"probability": rarely}),
             ("duplicate", {"probability": 0.2}),
             ("reorder", {"probability": 0.2}),
-            ("corrupt_payload", {"probability": 0.02}),
+            ("corrupt_payload", {"probability": rarely}),
         ),
     )
     workers = [f"worker-{worker}" for worker in range(1, scenario.training.workers + 1)]
