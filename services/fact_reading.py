@@ -18,7 +18,7 @@ from services.records import Fact
 
 Convert = Callable[[Any], Any]
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_scan = json.JSONDecoder().scan_once  # `decode` without its search for blanks, which bodies do not have
+_scan = json.JSONDecoder().raw_decode  # `decode` without its search for blanks, which bodies do not have
 
 
 class UnreadableFact(Exception):
@@ -37,13 +37,13 @@ def read_fact(kind: str, body_json: str, arrays: Mapping[str, Array]) -> Fact:
     if plan is None:
         raise UnreadableFact(f"unknown kind {kind[:80]!r}")
     try:
-        body, end = _scan(body_json, 0)
+        body, end = _scan(body_json)
         if end != len(body_json):
             raise ValueError("characters after the body")
         for name, convert in plan.converts:
             body[name] = convert(body[name])
         return plan.make(**body, **arrays) if arrays else plan.make(**body)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StopIteration) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnreadableFact(f"{kind}: its body does not fit ({error!r})") from None
 
 
