@@ -6,7 +6,7 @@ dealt remaining[j::n][:b] (`per_worker` b), or take[j::n] of take = remaining[:B
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,7 @@ class Deck:
         take = self._first(size * count if mode == "per_worker" else size)
         return {member: tuple(take[j::count]) for j, member in enumerate(members)}
 
-    def commit(self, ids: Iterable[int]) -> list[int]:
+    def commit(self, ids: Sequence[int]) -> list[int]:
         """Count ids as consumed. Returns those that were not there to be consumed (again, or no sample at all)."""
         wrong = self._take_out(ids)
         if self.remaining_count == 0:
@@ -122,7 +122,12 @@ class Deck:
             return self._returned[:count]
         return self._returned + self._order[self._frontier : self._frontier + fresh]
 
-    def _take_out(self, ids: Iterable[int]) -> list[int]:
+    def _take_out(self, ids: Sequence[int]) -> list[int]:
+        next_ones = self._order[self._frontier : self._frontier + len(ids)]
+        if not self._returned and set(next_ones) == set(ids):  # all that was dealt, as in an undisturbed step
+            self._left.difference_update(ids)
+            self._frontier += len(ids)
+            return []
         wrong = []
         for sample in ids:
             if sample in self._left:

@@ -287,8 +287,9 @@ class Ledger:
     def _certifies(reduced: Reduced, step: Step) -> bool:
         """Whether this is the recorded value that the commit names, shown by its own bits."""
         committed = step.committed
-        named = reduced.attempt == committed.attempt and reduced.digest == committed.reduced_digest
-        return named and reduced.value is not None and digest_of(reduced.value) == reduced.digest
+        if reduced.attempt != committed.attempt or reduced.digest != committed.reduced_digest:
+            return False
+        return reduced.value is not None and digest_of(reduced.value) == reduced.digest
 
     def _keep_snapshot(self, lineage: Lineage, number: int, state: ReplayedState) -> None:
         if number % self.config["checkpoint_every"] and number != self.config["steps"]:
