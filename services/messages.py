@@ -8,17 +8,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    worker: int
-    incarnation: int
-    address: str = ""
+from services.members import (
+    Array as Array,
+)
+from services.members import (
+    Member as Member,
+)
+from services.shard_messages import (
+    AdoptShard as AdoptShard,
+)
+from services.shard_messages import (
+    Boundary as Boundary,
+)
+from services.shard_messages import (
+    CommitShards as CommitShards,
+)
+from services.shard_messages import (
+    Evaluated as Evaluated,
+)
+from services.shard_messages import (
+    OpenShards as OpenShards,
+)
+from services.shard_messages import (
+    Prepared as Prepared,
+)
+from services.shard_messages import (
+    ProvedShard as ProvedShard,
+)
+from services.shard_messages import (
+    StaleBoundary as StaleBoundary,
+)
+from services.shard_messages import (
+    Swapped as Swapped,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,116 +303,6 @@ class Finish:
 
     generation: int
     reason: str
-
-
-# ---------------------------------------------------------------- shards
-
-
-@dataclass(frozen=True, slots=True)
-class OpenShards:
-    """Coordinator -> every shard: do this attempt of `step` (or, with `evaluate`, the evaluation after `step`)."""
-
-    generation: int
-    step: int
-    attempt: int
-    evaluate: bool
-    members: tuple[Member, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """Shard -> neighbour: what crosses cut `cut` for one micro-batch. `payload` is the codec's own format.
-
-    direction: forward (activation), backward (activation gradient), evaluate (activation, no way back). `age` counts
-    ticks between production and use. The version is (generation, step, attempt, micro_batch, cut, direction).
-    """
-
-    generation: int
-    step: int
-    attempt: int
-    micro_batch: int
-    cut: int
-    direction: str
-    age: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Shard -> coordinator: my state after `step` is computed and, unless `file` is empty, durable in `file`."""
-
-    generation: int
-    step: int
-    attempt: int
-    file: str
-    parameters_digest: str
-    moments_digest: str
-    loss: float  # of the whole batch; only the last shard knows it, the others say 0
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitShards:
-    """Coordinator -> every shard: (step, attempt) stands; swap it in."""
-
-    generation: int
-    step: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Swapped:
-    """Shard -> coordinator: I stand at `step`."""
-
-    generation: int
-    step: int
-    parameters_digest: str
-    moments_digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """Last shard -> coordinator: the evaluation loss after `step`."""
-
-    generation: int
-    step: int
-    loss: float
-
-
-@dataclass(frozen=True, slots=True)
-class StaleBoundary:
-    """Shard -> coordinator: a boundary older than the bound arrived; it was not used."""
-
-    generation: int
-    step: int
-    attempt: int
-    micro_batch: int
-    cut: int
-    direction: str
-    age: int
-    bound: int
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptShard:
-    """Coordinator -> joining shard: load `file` (empty: the initial state) and prove it. Empty digests: not known."""
-
-    generation: int
-    step: int
-    file: str
-    parameters_digest: str
-    moments_digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProvedShard:
-    """Joining shard -> coordinator: I hold the state after `step`. `error`: why I do not."""
-
-    generation: int
-    step: int
-    parameters_digest: str
-    moments_digest: str
-    error: str = ""
 
 
 # ---------------------------------------------------------------- evidence

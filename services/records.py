@@ -9,7 +9,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.messages import Array
+from services.members import Array
+from services.shard_records import (
+    BoundarySent as BoundarySent,
+)
+from services.shard_records import (
+    BoundaryUsed as BoundaryUsed,
+)
+from services.shard_records import (
+    ShardLoaded as ShardLoaded,
+)
+from services.shard_records import (
+    ShardPrepared as ShardPrepared,
+)
+from services.shard_records import (
+    ShardProven as ShardProven,
+)
+from services.shard_records import (
+    ShardsCommitted as ShardsCommitted,
+)
+from services.shard_records import (
+    ShardsEvaluated as ShardsEvaluated,
+)
+from services.shard_records import (
+    ShardsOpened as ShardsOpened,
+)
+from services.shard_records import (
+    ShardsRolledBack as ShardsRolledBack,
+)
+from services.shard_records import (
+    ShardsSwapped as ShardsSwapped,
+)
+from services.shard_records import (
+    ShardSwapped as ShardSwapped,
+)
+from services.shard_records import (
+    Stale as Stale,
+)
 
 # ---------------------------------------------------------------- coordinator
 
@@ -249,166 +285,6 @@ class CheckpointWritten:
     parameters_digest: str
     velocity_digest: str
     sampler_json: str
-
-
-# ---------------------------------------------------------------- shards
-
-
-@dataclass(frozen=True, slots=True)
-class ShardsOpened:
-    """Durable: this attempt of `step` is told to every shard. `members`: (shard, incarnation)."""
-
-    step: int
-    generation: int
-    attempt: int
-    members: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardsCommitted:
-    """Durable, before it is told: (step, attempt) stands with these states.
-
-    `prepared`: (shard, incarnation, file or "", parameters digest, moments digest), ascending.
-    """
-
-    step: int
-    generation: int
-    attempt: int
-    prepared: tuple[tuple[int, int, str, str, str], ...]
-    loss: float
-
-
-@dataclass(frozen=True, slots=True)
-class ShardsSwapped:
-    """Every live shard stands at `step`. `swapped`: (shard, incarnation, parameters digest, moments digest)."""
-
-    step: int
-    generation: int
-    swapped: tuple[tuple[int, int, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardsRolledBack:
-    """Durable: steps above `to_step` are void; every shard loads `files` ("" is the initial state)."""
-
-    to_step: int
-    generation: int
-    files: tuple[tuple[int, str], ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShardsEvaluated:
-    step: int
-    generation: int
-    loss: float
-
-
-@dataclass(frozen=True, slots=True)
-class ShardProven:
-    """A joining shard's state after `step` was accepted."""
-
-    shard: int
-    incarnation: int
-    step: int
-    generation: int
-    file: str
-    parameters_digest: str
-    moments_digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stale:
-    """A boundary older than the bound arrived and stopped the run."""
-
-    shard: int
-    step: int
-    attempt: int
-    micro_batch: int
-    cut: int
-    direction: str
-    age: int
-    bound: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShardLoaded:
-    """A shard's own state as it starts from it; the arrays only at step 0, where nothing precedes them."""
-
-    shard: int
-    incarnation: int
-    generation: int
-    step: int
-    file: str
-    parameters_digest: str
-    moments_digest: str
-    parameters: Array | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BoundarySent:
-    """What a shard handed on. `payload_sha256` and `payload_bytes` are of the payload field; `dense` is its input."""
-
-    shard: int
-    incarnation: int
-    generation: int
-    step: int
-    attempt: int
-    micro_batch: int
-    cut: int
-    direction: str
-    age: int
-    payload_bytes: int
-    payload_sha256: str
-    density: float
-    dense: Array | None = None
-    decoded: Array | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BoundaryUsed:
-    """What a shard used: the payload as it was received, its age and the weight that it was scaled by."""
-
-    shard: int
-    incarnation: int
-    generation: int
-    step: int
-    attempt: int
-    micro_batch: int
-    cut: int
-    direction: str
-    age: int
-    weight: float
-    payload_bytes: int
-    payload_sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShardPrepared:
-    """A shard's state after `step`, computed and (unless `file` is empty) durable. `gradient` for the judge."""
-
-    shard: int
-    incarnation: int
-    generation: int
-    step: int
-    attempt: int
-    file: str
-    loss: float
-    parameters_digest: str
-    moments_digest: str
-    gradient: Array | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShardSwapped:
-    """A shard stands at `step`. `version` counts its commits since it was first loaded."""
-
-    shard: int
-    incarnation: int
-    generation: int
-    step: int
-    parameters_digest: str
-    moments_digest: str
 
 
 # ---------------------------------------------------------------- host, disk and driver
