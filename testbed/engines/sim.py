@@ -81,6 +81,11 @@ class SimEngine:
             finally:
                 session.export(folder)
 
+    def run_in_memory(self, plan: RunPlan, progress: ProgressSink) -> EngineOutcome:
+        """As `run`, but nothing is left of it beside the outcome: for those who make thousands."""
+        with planted(plan.plants):
+            return _Session(plan, progress).run()
+
 
 class _Session:
     """One run in one world."""
