@@ -9,37 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.members import (
-    Array as Array,
-)
-from services.members import (
-    Member as Member,
+    Array,
+    Member,
 )
 from services.shard_messages import (
-    AdoptShard as AdoptShard,
-)
-from services.shard_messages import (
-    Boundary as Boundary,
-)
-from services.shard_messages import (
-    CommitShards as CommitShards,
-)
-from services.shard_messages import (
-    Evaluated as Evaluated,
-)
-from services.shard_messages import (
-    OpenShards as OpenShards,
-)
-from services.shard_messages import (
-    Prepared as Prepared,
-)
-from services.shard_messages import (
-    ProvedShard as ProvedShard,
-)
-from services.shard_messages import (
-    StaleBoundary as StaleBoundary,
-)
-from services.shard_messages import (
-    Swapped as Swapped,
+    AdoptShard,
+    Boundary,
+    CommitShards,
+    Evaluated,
+    OpenShards,
+    Prepared,
+    ProvedShard,
+    StaleBoundary,
+    Swapped,
 )
 
 

@@ -9,42 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.members import Array
-from services.shard_records import (
-    BoundarySent as BoundarySent,
+from services.members import (
+    Array,
 )
 from services.shard_records import (
-    BoundaryUsed as BoundaryUsed,
-)
-from services.shard_records import (
-    ShardLoaded as ShardLoaded,
-)
-from services.shard_records import (
-    ShardPrepared as ShardPrepared,
-)
-from services.shard_records import (
-    ShardProven as ShardProven,
-)
-from services.shard_records import (
-    ShardsCommitted as ShardsCommitted,
-)
-from services.shard_records import (
-    ShardsEvaluated as ShardsEvaluated,
-)
-from services.shard_records import (
-    ShardsOpened as ShardsOpened,
-)
-from services.shard_records import (
-    ShardsRolledBack as ShardsRolledBack,
-)
-from services.shard_records import (
-    ShardsSwapped as ShardsSwapped,
-)
-from services.shard_records import (
-    ShardSwapped as ShardSwapped,
-)
-from services.shard_records import (
-    Stale as Stale,
+    BoundarySent,
+    BoundaryUsed,
+    ShardLoaded,
+    ShardPrepared,
+    ShardProven,
+    ShardSwapped,
+    ShardsCommitted,
+    ShardsEvaluated,
+    ShardsOpened,
+    ShardsRolledBack,
+    ShardsSwapped,
+    Stale,
 )
 
 # ---------------------------------------------------------------- coordinator

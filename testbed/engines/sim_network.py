@@ -182,6 +182,7 @@ class Network:
             fault.count("refused")
             self._reset(source, target)
             return
+        assert isinstance(decoded, Part), decoded
         fault.count("undetected")
         self._schedule(LATENCY_MS, arrive(decoded))
 

@@ -71,7 +71,7 @@ class _Run:
     def __init__(self, settings: ShardRunConfig, holds: Sequence[Hold], blob: bytes) -> None:
         self.settings, self.holds, self.blob = settings, holds, blob
         self.outcome = Outcome()
-        self.world = World(settings.seed, settings, "numerics", LossyDisk(), self._watch)  # type: ignore[arg-type]
+        self.world = World(settings.seed, settings, "numerics", LossyDisk(), self._watch)
         for hold in holds:
             self.world.arm(hold)
         for name in (VERIFIER, COORDINATOR, *(shard_name(shard) for shard in range(1, settings.workers + 1))):
