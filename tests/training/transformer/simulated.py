@@ -110,11 +110,12 @@ def train(
     batch_size: int = 8,
     micro_batch_count: int = 1,
     evaluate_every: int = 10,
+    evaluation_contexts: int = 8,
 ) -> Run:
     """Train, evaluating the merged model at step 0, every `evaluate_every` steps and at the end."""
     config = specs[0].config
     (central,) = cut(config)
-    fixed = evaluation_batch(corpus.evaluation, batch_size, config.context)
+    fixed = evaluation_batch(corpus.evaluation, evaluation_contexts, config.context)
     parameters = [initial_parameters(spec, seed) for spec in specs]
     run = Run(specs, parameters, [start(settings, len(own)) for own in parameters])
     generator = batch_generator(seed)
