@@ -43,7 +43,7 @@ def run_server(gradients: Gradients, counts: dict[int, int], chunk: int, order_s
     attempt = attempt_of(counts, elements, chunk)
     pushes = {worker: PushExchange(attempt, worker, gradients[worker]) for worker in gradients}
     parts = [(worker, part) for worker, push in pushes.items() for part in push.begin()]
-    np.random.default_rng(order_seed).shuffle(parts)  # type: ignore[arg-type]
+    np.random.default_rng(order_seed).shuffle(parts)
     gather = Gather(attempt)
     for worker, part in parts:
         done = gather.take(worker, part)
