@@ -55,7 +55,9 @@ def test_curves_and_reproducibility() -> None:
 def test_a_cut_model_equals_the_baseline(optimizer: Any) -> None:
     config = replace(CONFIG, optimizer=optimizer)
     reference = run_baseline(config, CORPUS)
-    run = train(cut(MODEL, (1,)), CORPUS, optimizer, 23, seed=3, batch_size=4, micro_batch_count=3)
+    run = train(
+        cut(MODEL, (1,)), CORPUS, optimizer, 23, seed=3, batch_size=4, micro_batch_count=3, evaluation_contexts=4
+    )
     assert run.merged.tobytes() == reference.parameters.tobytes()
     assert tuple(run.curve) == reference.evaluation_curve
     assert tuple(run.losses) == tuple(loss for _, loss in reference.loss_curve)
