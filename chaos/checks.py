@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from chaos.checks_members import member_problems
-from chaos.expect import scheduled
+from chaos.checks_shards import once_only_problems, point_problems, role_problems, roles_of, strategy_problems
+from chaos.expect import scheduled, scheduled_for_shards
 from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker, nearest
 from chaos.fault_kinds.disks import CorruptCheckpoint
 from chaos.fault_kinds.links import LinkFault, Partition
@@ -18,6 +19,7 @@ from chaos.faults import AnyFault
 from chaos.membership import returns_at, workers_of
 from chaos.phases import find_phase, phases_of
 from chaos.problem import Problem, at_fault
+from chaos.shard_setup import ShardTrainingSetup
 from services.events import COORDINATOR, SERVER
 
 if TYPE_CHECKING:
@@ -28,13 +30,17 @@ CHECKPOINTS_KEPT = 3
 
 def problems(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong with the scenario, in the order of its text; empty when it can be run."""
-    found: list[Problem] = []
+    found: list[Problem] = list(strategy_problems(scenario))
     for index, fault in enumerate(scenario.faults):
+        found += role_problems(scenario, index, fault)
         found += _point_problems(scenario, index, fault)
         found += _own_problems(scenario, index, fault)
     if not found:  # the rest needs points that make sense
-        found += member_problems(scenario.faults, scenario.training.workers, scenario.training.steps)
-        found += _checkpoint_problems(scenario)
+        if scenario.sharded:
+            found += once_only_problems(scenario)
+        else:
+            found += member_problems(scenario.faults, scenario.training.workers, scenario.training.steps)
+            found += _checkpoint_problems(scenario)
         found += _once_only_problems(scenario)
         found += _clean_problems(scenario)
     found += _whole_problems(scenario)
@@ -70,11 +76,14 @@ def _phase_problems(scenario: Scenario, index: int, path: tuple[str, ...], point
     if point.role is None:
         yield at_fault(index, path, "name the role whose phase this is")
         return
-    if find_phase(point.role, point.phase) is None:
-        names = [info.name for info in phases_of(point.role)]
+    if find_phase(point.role, point.phase, scenario.sharded) is None:
+        names = [info.name for info in phases_of(point.role, scenario.sharded)]
         text = f"unknown phase {point.phase!r} for {point.role}{nearest(point.phase, names)}"
         yield at_fault(index, (*path, "phase"), text)
-    yield from _chunk_problems(scenario, index, path, point)
+    elif isinstance(scenario.training, ShardTrainingSetup):
+        yield from point_problems(scenario.training, index, path, point)
+    if not scenario.sharded:
+        yield from _chunk_problems(scenario, index, path, point)
 
 
 def _chunk_problems(scenario: Scenario, index: int, path: tuple[str, ...], point: PhaseTrigger) -> Iterator[Problem]:
@@ -108,7 +117,7 @@ def _own_problems(scenario: Scenario, index: int, fault: AnyFault) -> Iterator[P
             yield at_fault(index, ("trigger",), "checkpoints are damaged while the coordinator stands at a phase")
     elif isinstance(fault, LinkFault):
         yield from _link_problems(scenario, index, fault)
-    if "ring" in scenario.strategies and SERVER in _roles_of(fault):
+    if "ring" in scenario.strategies and SERVER in roles_of(fault):
         yield at_fault(index, (), "a ring has no server; set strategies: [ps]")
 
 
@@ -167,13 +176,6 @@ def _eviction_problems(index: int, fault: Partition, return_at: int) -> Iterator
     elif return_at <= start.step:
         text = f"nobody can be back in step {return_at} who is cut off in step {start.step}"
         yield at_fault(index, ("return_at",), text)
-
-
-def _roles_of(fault: AnyFault) -> set[str]:
-    roles = {role for link in fault.links for role in link} if isinstance(fault, LinkFault) else set()
-    points = (fault.starts, fault.ends)
-    roles |= {point.role for point in points if isinstance(point, PhaseTrigger) and point.role}
-    return roles | {getattr(fault, "target", "")}
 
 
 # ---------------------------------------------------------------- the whole
@@ -251,7 +253,11 @@ def _whole_problems(scenario: Scenario) -> Iterator[Problem]:
         yield at_fault(timed[0], (), "follows a clock, so two runs may differ; set fixed: false")
     if not scenario.fixed and not timed and not links:
         yield Problem(("fixed",), "no fault follows a clock, so the result is fixed; remove fixed: false")
-    for name, count in scheduled(scenario.faults, scenario.training.workers).items():
+    if scenario.sharded:
+        counts = scheduled_for_shards(scenario.faults)
+    else:
+        counts = scheduled(scenario.faults, scenario.training.workers)
+    for name, count in counts.items():
         promised = getattr(scenario.expect, name)
         if promised is not None and promised != count:
             yield Problem(("expect", name), f"promises {promised}, but the schedule has {count}")

@@ -47,8 +47,8 @@ from chaos.fault_kinds.base import PhaseTrigger, TimeTrigger
 from chaos.fault_kinds.links import Flap, LastingLinkFault
 from chaos.fault_kinds.roles import Pause
 from chaos.scenario import Scenario
-from services.config import Strategy
-from services.events import COORDINATOR, SERVER, VERIFIER, worker_name
+from services.any_config import AnyStrategy, first_cast
+from services.events import COORDINATOR, VERIFIER, worker_name
 from services.host import Hold
 from services.records import (
     Closed,
@@ -61,25 +61,30 @@ from services.records import (
     Opened,
     Recovered,
     RolledBack,
+    ShardsCommitted,
+    ShardsEvaluated,
+    ShardsOpened,
+    ShardsRolledBack,
+    ShardsSwapped,
     StepApplied,
 )
 
 WATCHDOG = "watchdog"
 SCHEDULE = "schedule"  # stands for the schedule as a whole in a FaultMissed
-_PROGRESS = (Opened, Committed, StepApplied, RolledBack)
+_SHARD_PROGRESS = (ShardsOpened, ShardsCommitted, ShardsSwapped, ShardsEvaluated, ShardsRolledBack)
+_PROGRESS = (Opened, Committed, StepApplied, RolledBack, *_SHARD_PROGRESS)
 
 
 class Driver:
     """See the module's docstring."""
 
-    def __init__(self, scenario: Scenario, strategy: Strategy) -> None:
+    def __init__(self, scenario: Scenario, strategy: AnyStrategy) -> None:
         timing = scenario.training.timing.timing()
         self._scenario = scenario
         self._board = Board(timing.lease_ms, timing.deadline_ms, timing.join_wait_ms)
         names = scenario.fault_names
         self._acts = [act_for(name, fault, self._board) for name, fault in zip(names, scenario.faults, strict=True)]
-        workers = [worker_name(worker) for worker in range(1, scenario.training.workers + 1)]
-        self._first_cast = [VERIFIER, COORDINATOR, *([SERVER] if strategy == "ps" else []), *workers]
+        self._first_cast = first_cast(strategy, scenario.training.workers)
         self._holds: dict[str, Hold] = {}
         self._progress_ms = 0.0
         self._stall_ms = timing.join_wait_ms + timing.deadline_ms + timing.exchange_ms + timing.lease_ms
@@ -198,7 +203,7 @@ class Driver:
         if isinstance(fact, _PROGRESS):
             self._progress_ms = self._board.now_ms
         actions: list[Action] = []
-        if isinstance(fact, Opened):
+        if isinstance(fact, Opened | ShardsOpened):
             actions += self._first_opened() + self._left_behind(fact.step)
         actions += _each(act.on_fact(fact) for act in self._unsettled())
         if isinstance(fact, Closed):

@@ -60,6 +60,11 @@ def scheduled(faults: Sequence[AnyFault], workers: int) -> dict[str, int]:
     return counts | _arrivals(faults, workers)
 
 
+def scheduled_for_shards(faults: Sequence[AnyFault]) -> dict[str, int]:
+    """The same for layer-sharded training, where every shard that was killed is started again."""
+    return {"kills": sum(isinstance(fault, Killing) for fault in faults)}
+
+
 def _arrivals(faults: Sequence[AnyFault], workers: int) -> dict[str, int]:
     """Workers that come in or back and get as far as a step, by how they do."""
     counts = {"relaunches": 0, "returns": 0, "joins": 0}
@@ -72,7 +77,10 @@ def _arrivals(faults: Sequence[AnyFault], workers: int) -> dict[str, int]:
     return counts
 
 
-def promises(expect: Expect, faults: Sequence[AnyFault], workers: int) -> dict[str, str | int | float]:
+def promises(
+    expect: Expect, faults: Sequence[AnyFault], workers: int, *, sharded: bool = False
+) -> dict[str, str | int | float]:
     """Everything promised, by name: what the schedule implies (where it is not 0) and what the scenario adds."""
-    implied: dict[str, str | int | float] = {name: count for name, count in scheduled(faults, workers).items() if count}
+    counts = scheduled_for_shards(faults) if sharded else scheduled(faults, workers)
+    implied: dict[str, str | int | float] = {name: count for name, count in counts.items() if count}
     return {**implied, **expect.model_dump(exclude_none=True)}

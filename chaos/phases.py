@@ -16,19 +16,114 @@ from dataclasses import dataclass
 from services.events import COORDINATOR, SERVER, VERIFIER
 
 WORKER, JOINER = "worker", "joiner"  # kinds of role; a joiner is a worker on its way in
+SHARD, SHARD_COORDINATOR = "shard", "coordinator of shards"
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseInfo:
     """One row of the table. `awaited_by` is the message that the coordinator waits for while the role stands here."""
 
-    kind: str  # worker | joiner | coordinator | server | verifier
+    kind: str  # worker | joiner | coordinator | server | verifier | shard | coordinator of shards
     name: str
     stands: str
     awaited_by: str
     death: str
     why: str
 
+
+_RETRIED = "survivors drop their shadow state and stand at t - 1; relaunch from the committed file, attempt + 1"
+_STANDS = "step t stands: the relaunched shard loads the prepared file that the decision names"
+
+SHARD_PHASES: tuple[PhaseInfo, ...] = (
+    PhaseInfo(
+        SHARD,
+        "open",
+        "`open` received, not yet computing",
+        "prepared",
+        _RETRIED,
+        "a commit needs `prepared` from every shard, so nothing of this attempt can have been decided",
+    ),
+    PhaseInfo(
+        SHARD,
+        "forward",
+        "output of a micro-batch computed, boundary unsent (chunk m: of micro-batch m)",
+        "prepared",
+        _RETRIED,
+        "the boundary exists nowhere else; the next attempt draws the same batch and the same delays",
+    ),
+    PhaseInfo(
+        SHARD,
+        "backward",
+        "gradient of a micro-batch computed, boundary unsent (chunk m: of micro-batch m)",
+        "prepared",
+        _RETRIED,
+        "as at forward",
+    ),
+    PhaseInfo(
+        SHARD,
+        "prepare",
+        "shadow state computed, nothing written",
+        "prepared",
+        _RETRIED,
+        "the shadow state was in memory alone",
+    ),
+    PhaseInfo(
+        SHARD,
+        "prepared",
+        "file (t, generation, attempt) durable, `prepared` unsent",
+        "prepared",
+        f"{_RETRIED}; the stray file is ignored",
+        "a file counts only when a decision names it, and names carry generation and attempt",
+    ),
+    PhaseInfo(
+        SHARD,
+        "commit",
+        "`commit` received, not swapped",
+        "committed",
+        _STANDS,
+        "the decision was durable before it was told, and the file before the decision",
+    ),
+    PhaseInfo(
+        SHARD,
+        "committed",
+        "swapped, `committed` unsent",
+        "committed",
+        _STANDS,
+        "as at commit: t + 1 opens after every shard's `committed`",
+    ),
+    PhaseInfo(
+        SHARD,
+        "evaluate",
+        "asked to evaluate step t, not yet computing",
+        "evaluated",
+        "relaunch from the committed file; the evaluation is made again",
+        "an evaluation changes nothing",
+    ),
+    PhaseInfo(
+        SHARD_COORDINATOR,
+        "opened",
+        "attempt of step t open, durably; `open` unsent",
+        "itself",
+        "after the relaunch another attempt of the same step",
+        "nobody has been told; the batch follows from the seed and the step",
+    ),
+    PhaseInfo(
+        SHARD_COORDINATOR,
+        "decide",
+        "`prepared` of every shard received, commit not persisted",
+        "itself",
+        "the attempt is abandoned; after the relaunch attempt + 1",
+        "nothing of the decision is on disk, so nothing of it was told; the prepared files are strays",
+    ),
+    PhaseInfo(
+        SHARD_COORDINATOR,
+        "tell",
+        "commit persisted, nothing sent",
+        "itself",
+        "step t stands; after the relaunch the commit is read and told",
+        "the decision is durable, and it names files that are",
+    ),
+)
 
 PHASES: tuple[PhaseInfo, ...] = (
     PhaseInfo(
@@ -159,23 +254,28 @@ PHASES: tuple[PhaseInfo, ...] = (
         "nothing; records come again and are recognised by their numbers",
         "a record is numbered per role and launch, so a repeated one is the same one",
     ),
+    *SHARD_PHASES,
 )
 
 
-def kinds_of(role: str) -> tuple[str, ...]:
-    """Kinds of phase that a role of this name can stand at."""
-    return (WORKER, JOINER) if role.startswith("worker-") else (role,)
+def kinds_of(role: str, sharded: bool = False) -> tuple[str, ...]:
+    """Kinds of phase that a role of this name can stand at, in data-parallel or layer-sharded training."""
+    if role.startswith("worker-"):
+        return () if sharded else (WORKER, JOINER)
+    if role.startswith("shard-"):
+        return (SHARD,) if sharded else ()
+    return (SHARD_COORDINATOR,) if sharded and role == COORDINATOR else (role,)
 
 
-def phases_of(role: str) -> tuple[PhaseInfo, ...]:
+def phases_of(role: str, sharded: bool = False) -> tuple[PhaseInfo, ...]:
     """The phases of a role of this name, in the order of a step."""
-    kinds = kinds_of(role)
+    kinds = kinds_of(role, sharded)
     return tuple(phase for phase in PHASES if phase.kind in kinds)
 
 
-def find_phase(role: str, name: str) -> PhaseInfo | None:
+def find_phase(role: str, name: str, sharded: bool = False) -> PhaseInfo | None:
     """The phase of that name of a role of that name, or None."""
-    return next((phase for phase in phases_of(role) if phase.name == name), None)
+    return next((phase for phase in phases_of(role, sharded) if phase.name == name), None)
 
 
 def phase_order(role: str, name: str) -> int:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from chaos.checks import CHECKPOINTS_KEPT, problems
 from chaos.expect import Expect
@@ -25,11 +25,15 @@ from chaos.fault_kinds.base import Milliseconds, Strict
 from chaos.faults import Fault, cannot, fault_names
 from chaos.membership import expected_joins
 from chaos.problem import Problem
+from chaos.shard_setup import ShardTrainingSetup, TokensSetup
 from chaos.training_setup import DatasetSetup, ModelSetup, TrainingSetup
 from chaos.yaml_text import MarkedYaml, YamlError, load_marked
+from services.any_config import SHARDS, AnyStrategy
 from services.config import RunConfig, Strategy
+from services.shard_config import ShardRunConfig
 from training.dataset import Dataset
 from training.errors import ConfigurationError
+from training.tokens import Corpus, require_context
 
 EngineName = Literal["sim", "local", "containers", "lan"]
 
@@ -46,8 +50,19 @@ def _usual_engines() -> list[EngineName]:
     return ["sim", "local"]
 
 
-def _both_strategies() -> list[Strategy]:
+def _both_strategies() -> list[AnyStrategy]:
     return ["ring", "ps"]
+
+
+def _training_kind(value: object) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return "(shards)" if kind is not None else "(data-parallel)"
+
+
+AnyTraining = Annotated[
+    Annotated[TrainingSetup, Tag("(data-parallel)")] | Annotated[ShardTrainingSetup, Tag("(shards)")],
+    Discriminator(_training_kind),
+]
 
 
 class Scenario(Strict):
@@ -61,11 +76,12 @@ class Scenario(Strict):
     """What happens and what it shows."""
     engines: list[EngineName] = Field(min_length=1, default_factory=_usual_engines)
     """Engines that it is meant for."""
-    strategies: list[Strategy] = Field(min_length=1, default_factory=_both_strategies)
-    """Strategies that it is meant for."""
+    strategies: list[AnyStrategy] = Field(min_length=1, default_factory=_both_strategies)
+    """Strategies that it is meant for; left out, [shards] for training of kind shards."""
     fixed: bool = True
     """The same schedule gives the same parameters, bitwise, on every engine; false when a clock triggers a fault."""
-    training: TrainingSetup = TrainingSetup()
+    training: AnyTraining = TrainingSetup()
+    """Data-parallel, or layer-sharded (`kind: shards`)."""
     faults: list[Fault] = Field(default_factory=list)
     """What goes wrong; faults at the same point act in this order, a death last."""
     expect: Expect = Expect()
@@ -73,6 +89,17 @@ class Scenario(Strict):
     """Undisturbed steps that must follow after the last fault is undone."""
     liveness_bound_ms: Milliseconds = 20_000.0
     """Once the faults are undone, a step must commit within this time of the role clock."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shards_have_one_strategy(cls, data: Any) -> Any:
+        sharded = isinstance(data, dict) and _training_kind(data.get("training")) == "(shards)"
+        return {**data, "strategies": [SHARDS]} if sharded and "strategies" not in data else data
+
+    @property
+    def sharded(self) -> bool:
+        """Whether it trains layer-sharded."""
+        return isinstance(self.training, ShardTrainingSetup)
 
     @property
     def fault_names(self) -> tuple[str, ...]:
@@ -82,7 +109,7 @@ class Scenario(Strict):
     @property
     def promises(self) -> dict[str, str | int | float]:
         """Everything that the verifier is told to expect."""
-        return promises_of(self.expect, self.faults, self.training.workers)
+        return promises_of(self.expect, self.faults, self.training.workers, sharded=self.sharded)
 
 
 # ---------------------------------------------------------------- reading and writing
@@ -158,6 +185,7 @@ class Overrides:
     learning_rate: float | None = None
     dataset: DatasetSetup | None = None
     model: ModelSetup | None = None
+    tokens: TokensSetup | None = None
 
 
 def override(scenario: Scenario, overrides: Overrides) -> Scenario:
@@ -169,23 +197,43 @@ def override(scenario: Scenario, overrides: Overrides) -> Scenario:
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return scenario
+    kind: type[ShardTrainingSetup | TrainingSetup] = type(scenario.training)
+    source = f"scenario {scenario.name} with {', '.join(sorted(given))} changed"
+    foreign = sorted(set(given) & ({"dataset", "model"} if scenario.sharded else {"tokens"}))
+    if foreign:
+        other = "layer-sharded" if scenario.sharded else "data-parallel"
+        raise ScenarioError([f"{source}: {other} training has no {' or '.join(foreign)} of that form"])
     training = scenario.training.model_dump()
+    (_change_shards if scenario.sharded else _change_workers)(training, given)
+    try:
+        setup = kind.model_validate(training)
+    except ValidationError as error:
+        found = [explain(item, kind, training) for item in error.errors(include_url=False)]
+        raise ScenarioError([f"{source}: {problem}" for problem in found]) from error
+    expect = scenario.expect
+    if set(given) - {"seed"}:
+        expect = expect.model_copy(update={"min_accuracy": None})
+    return checked(scenario.model_copy(update={"training": setup, "expect": expect}), source)
+
+
+def _change_workers(training: dict[str, Any], given: dict[str, Any]) -> None:
     for name in ("workers", "steps", "seed"):
         training[name] = given.get(name, training[name])
     training["batch"]["size"] = given.get("batch_size", training["batch"]["size"])
     training["optimizer"]["learning_rate"] = given.get("learning_rate", training["optimizer"]["learning_rate"])
     for name in ("dataset", "model"):
         training[name] = given[name].model_dump() if name in given else training[name]
-    source = f"scenario {scenario.name} with {', '.join(sorted(given))} changed"
-    try:
-        setup = TrainingSetup.model_validate(training)
-    except ValidationError as error:
-        found = [explain(item, TrainingSetup, training) for item in error.errors(include_url=False)]
-        raise ScenarioError([f"{source}: {problem}" for problem in found]) from error
-    expect = scenario.expect
-    if set(given) - {"seed"}:
-        expect = expect.model_copy(update={"min_accuracy": None})
-    return checked(scenario.model_copy(update={"training": setup, "expect": expect}), source)
+
+
+def _change_shards(training: dict[str, Any], given: dict[str, Any]) -> None:
+    for name in ("steps", "seed"):
+        training[name] = given.get(name, training[name])
+    training["batch"] = given.get("batch_size", training["batch"])
+    training["optimizer"]["learning_rate"] = given.get("learning_rate", training["optimizer"]["learning_rate"])
+    if "workers" in given:
+        training["shards"], training["cuts"] = given["workers"], None
+    if "tokens" in given:
+        training["tokens"] = given["tokens"].model_dump()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +256,7 @@ class DatasetFacts:
 def to_run_config(scenario: Scenario, strategy: Strategy, facts: DatasetFacts, *, run_id: str = "") -> RunConfig:
     """What the roles are told. Without a `run_id` it follows from name, strategy and seed."""
     training = scenario.training
+    assert isinstance(training, TrainingSetup), "layer-sharded training has a configuration of its own"
     return RunConfig(
         run_id=run_id or f"{scenario.name}-{strategy}-{training.seed}",
         seed=training.seed,
@@ -226,3 +275,12 @@ def to_run_config(scenario: Scenario, strategy: Strategy, facts: DatasetFacts, *
         expected_joins=expected_joins(scenario.faults, training.workers),
         timing=training.timing.timing(),
     )
+
+
+def to_shard_config(scenario: Scenario, corpus: Corpus, *, run_id: str = "") -> ShardRunConfig:
+    """What the roles of a layer-sharded run are told. Raises DataError for a corpus shorter than a context."""
+    training = scenario.training
+    assert isinstance(training, ShardTrainingSetup), "data-parallel training has a configuration of its own"
+    require_context(corpus, training.model.context)
+    run_id = run_id or f"{scenario.name}-{SHARDS}-{training.seed}"
+    return training.config(run_id, corpus.name, corpus.sha256, corpus.vocabulary_size)

@@ -56,6 +56,14 @@ def shard_name(shard: int) -> str:
     return f"shard-{shard}"
 
 
+def shard_id(name: str) -> int:
+    """Inverse of `shard_name`. Raises ValueError for a name that is no shard's."""
+    kind, _, number = name.partition("-")
+    if kind != "shard" or not number.isdigit():
+        raise ValueError(f"{name!r} is not the name of a shard; expected shard-<number>")
+    return int(number)
+
+
 # ---------------------------------------------------------------- events
 
 

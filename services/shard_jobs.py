@@ -15,16 +15,17 @@ from training.corpus_bytes import corpus_from_bytes
 from training.digest import array_digest
 from training.disk import Disk, DiskOp
 from training.generator import GeneratorState
-from training.numerics import fingerprint
 from training.optimizers import OptimizerSettings, start, update
 from training.shard_snapshot import ShardSnapshot
 from training.shard_snapshot import decode as decode_snapshot
 from training.shard_snapshot import write_plan as snapshot_plan
 from training.tokens import Corpus, batch_generator, require_context
+from training.transformer.fingerprint import transformer_fingerprint
 from training.transformer.head import cross_entropy
 from training.transformer.initial import initial_parameters
 from training.transformer.shard import ShardCache, shard_backward, shard_forward
 from training.transformer.sharding import ShardSpec
+from training.transformer.step import micro_batches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,8 @@ class OpenCorpusJob:
     def __call__(self) -> HeldCorpus:
         corpus = corpus_from_bytes(self.blob, self.config.dataset_sha256)
         require_context(corpus, self.config.model.context)
-        return HeldCorpus(corpus, fingerprint())
+        start, stop = micro_batches(self.config.batch, self.config.micro_batches)[0]
+        return HeldCorpus(corpus, transformer_fingerprint(self.config.model, stop - start))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,11 +21,10 @@ from typing import Any
 from chaos.scenario import Scenario
 from testbed.engines.base import ProgressSink, RunPlan, Silent
 from testbed.environment import BLAS_THREAD_SETTINGS, blas, git_commit, versions
+from testbed.final_state import own_fingerprint
 from testbed.planning import Prepared, RunRequest, prepare, prepare_replay
 from testbed.results import RunResult, compose, judged_again
 from testbed.run_folder import RunFolder, find_run, process_marker
-from training.datasets import dataset_to_bytes
-from training.numerics import model_fingerprint
 
 
 def run(  # noqa: PLR0913 - one argument for each option of the command line
@@ -40,6 +39,7 @@ def run(  # noqa: PLR0913 - one argument for each option of the command line
     steps: int | None = None,
     batch: int | None = None,
     lr: float | None = None,
+    text: str | None = None,
     resume: str | None = None,
     plant: Sequence[str] = (),
     out: str | PathLike[str] | None = None,
@@ -57,6 +57,7 @@ def run(  # noqa: PLR0913 - one argument for each option of the command line
         steps=steps,
         batch=batch,
         lr=lr,
+        text=text,
         resume=resume,
         plants=tuple(plant),
         out=Path(out) if out is not None else None,
@@ -84,7 +85,7 @@ def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunRe
     with one_blas_thread():
         folder = RunFolder.create(prepared.folder_path)
         plan = _with_own_resume(prepared.plan, folder)
-        folder.dataset_path.write_bytes(dataset_to_bytes(plan.dataset))
+        folder.dataset_path.write_bytes(plan.data)
         folder.write_manifest(_manifest(prepared, plan))
         outcome = prepared.engine.run(plan, folder, progress or Silent())
         result = compose(plan, prepared.engine.name, folder, outcome)
@@ -115,7 +116,6 @@ def _with_own_resume(plan: RunPlan, folder: RunFolder) -> RunPlan:
 
 def _manifest(prepared: Prepared, plan: RunPlan) -> dict[str, Any]:
     config, scenario = plan.config, plan.scenario
-    rows = max(1, min(config.batch.size, config.sample_count))
     resume = plan.resume
     return {
         "run_id": config.run_id,
@@ -128,10 +128,10 @@ def _manifest(prepared: Prepared, plan: RunPlan) -> dict[str, Any]:
         "resume": None if resume is None else {"run_id": resume.run_id, "name": resume.name},
         "config": asdict(config),
         "scenario_document": scenario.model_dump(mode="json"),
-        "dataset": {"name": plan.dataset.name, "sha256": plan.dataset.sha256, "file": "dataset.safetensors"},
+        "dataset": {"name": config.dataset_name, "sha256": config.dataset_sha256, "file": "dataset.safetensors"},
         "versions": versions(),
         "commit": git_commit(),
-        "numerics": model_fingerprint(config.model, rows),
+        "numerics": own_fingerprint(config),
         "blas": blas(),
         "driver": process_marker(),
     }

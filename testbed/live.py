@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from services.records import Committed, Fact
+from services.records import Committed, Fact, ShardsCommitted
 from testbed.run_state import RoleState, RunState, describe
 
 _STEP_LINE_EVERY_S = 2.0
@@ -52,10 +52,10 @@ class PlainLines:
     def fact(self, role: str, fact: Fact) -> None:
         self._state.fact(role, fact)
         self._last_wait = ""
-        line = describe(role, fact)
+        line = describe(role, fact, self._state.sharded)
         if line:
             self._say(line)
-        if isinstance(fact, Committed) and self._clock() - self._last_step_line >= _STEP_LINE_EVERY_S:
+        if isinstance(fact, Committed | ShardsCommitted) and self._clock() - self._last_step_line >= _STEP_LINE_EVERY_S:
             self._last_step_line = self._clock()
             self._say(step_line(self._state))
 
@@ -104,7 +104,7 @@ class LiveTable:
 
     def fact(self, role: str, fact: Fact) -> None:
         self._state.fact(role, fact)
-        line = describe(role, fact)
+        line = describe(role, fact, self._state.sharded)
         if line:
             self._remember(line)
 
@@ -128,6 +128,10 @@ class LiveTable:
 def step_line(state: RunState) -> str:
     """The run in one line."""
     loss = "-" if state.loss is None else f"{state.loss:.4f}"
+    if state.sharded:
+        evaluated = "-" if state.evaluation is None else f"{state.evaluation:.4f}"
+        head = f"step {state.step}/{state.steps}, generation {state.generation}, loss {loss}"
+        return f"{head}, evaluation loss {evaluated}, {state.members} shards"
     return (
         f"step {state.step}/{state.steps}, generation {state.generation}, loss {loss},"
         f" effective batch {state.effective_batch}, {state.members} members"

@@ -13,17 +13,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from chaos.scenario import DatasetFacts, Overrides, Scenario, checked, override, to_run_config
-from chaos.training_setup import DatasetSetup, ModelSetup
-from services.config import RunConfig, Strategy
+from chaos.scenario import DatasetFacts, Overrides, Scenario, checked, override, to_run_config, to_shard_config
+from chaos.shard_setup import ShardTrainingSetup, TokensSetup
+from chaos.training_setup import DatasetSetup, ModelSetup, TrainingSetup
+from services.any_config import AnyRunConfig, AnyStrategy, read_run_config
+from services.config import RunConfig
 from testbed.catalog import find_scenario
 from testbed.engines import engine_named
 from testbed.engines.base import Engine, ResumeFrom, RunPlan
 from testbed.run_folder import RunFolder, find_run, folder_for, new_run_id
 from training.checkpoint import newest_good
-from training.datasets import Dataset, dataset_from_bytes, load_dataset
+from training.corpora import load_corpus
+from training.corpus_bytes import corpus_from_bytes, corpus_to_bytes
+from training.datasets import Dataset, dataset_from_bytes, dataset_to_bytes, load_dataset
 from training.errors import ConfigurationError
 from training.real_disk import RealDisk
+from training.tokens import Corpus
 
 _HIDDEN_DEFAULT = 16
 _TOKEN_BYTES = 24
@@ -38,7 +43,8 @@ class RunRequest:
     strategy: str | None = None
     workers: int | None = None
     seed: int | None = None
-    data: str | None = None  # "blobs", "digits", or a .csv or .npz file
+    data: str | None = None  # "blobs", "digits", or a .csv or .npz file; of shards: "sample" or "synthetic"
+    text: str | None = None  # of shards: a text file
     model: str | None = None  # "softmax", "mlp" or "mlp:<hidden units>"
     steps: int | None = None
     batch: int | None = None
@@ -65,15 +71,14 @@ def prepare(request: RunRequest) -> Prepared:
     _require_able(engine, scenario, strategy)
     if request.out is not None:
         folder_for("", request.out)  # refuses a folder that exists before the data is read
-    dataset = load_dataset(scenario.training.dataset.spec())
-    config = to_run_config(scenario, strategy, DatasetFacts.of(dataset))
+    config, data = _configured(scenario, strategy)
     resume = _resume(request.resume, config) if request.resume else None
     identity = _digest(config, scenario, request.plants, resume)
     run_id = new_run_id(engine.name, scenario.name, strategy, config.seed, identity)
     plan = RunPlan(
         config=replace(config, run_id=run_id),
         scenario=scenario,
-        dataset=dataset,
+        data=data,
         token=secrets.token_urlsafe(_TOKEN_BYTES),
         resume=resume,
         plants=_plants(request.plants),
@@ -85,7 +90,7 @@ def prepare_replay(folder: RunFolder, out: Path | None) -> Prepared:
     """The same run again in the simulator: configuration, data, schedule and plants as its manifest has them."""
     manifest = folder.manifest()
     try:
-        config = RunConfig.from_json(json.dumps(manifest["config"]))
+        config = read_run_config(json.dumps(manifest["config"]))
         scenario = checked(Scenario.model_validate(manifest["scenario_document"]), str(folder.manifest_path))
         plants = tuple(manifest["plants"])
         resume = manifest["resume"]
@@ -93,11 +98,12 @@ def prepare_replay(folder: RunFolder, out: Path | None) -> Prepared:
         raise ConfigurationError(f"{folder.manifest_path} is of another version: {error}") from error
     engine = engine_named("sim")
     _require_able(engine, scenario, config.strategy)
-    dataset = dataset_from_bytes(folder.dataset_path.read_bytes(), config.dataset_sha256)
+    data = folder.dataset_path.read_bytes()
+    _require_data(data, config)
     plan = RunPlan(
         config=config,
         scenario=scenario,
-        dataset=dataset,
+        data=data,
         token=secrets.token_urlsafe(_TOKEN_BYTES),
         resume=_read_resume(folder.resumed_from, str(resume["run_id"]), config) if resume else None,
         plants=_plants(plants),
@@ -113,13 +119,30 @@ def _scenario(request: RunRequest) -> Scenario:
         seed=request.seed,
         batch_size=request.batch,
         learning_rate=request.lr,
-        dataset=_dataset_setup(request.data, scenario) if request.data is not None else None,
+        dataset=_dataset_setup(request.data, scenario) if request.data is not None and not scenario.sharded else None,
         model=_model_setup(request.model) if request.model is not None else None,
+        tokens=_tokens_setup(request, scenario),
     )
     return override(scenario, overrides)
 
 
+def _tokens_setup(request: RunRequest, scenario: Scenario) -> TokensSetup | None:
+    """--text FILE, or --data sample or synthetic of a layer-sharded scenario."""
+    training = scenario.training
+    if request.text is not None:
+        kept = training.tokens if isinstance(training, ShardTrainingSetup) else TokensSetup()
+        return kept.model_copy(update={"kind": "text", "path": request.text})
+    if request.data is None or not isinstance(training, ShardTrainingSetup):
+        return None
+    if request.data not in ("sample", "synthetic"):
+        raise ConfigurationError(
+            f"--data {request.data!r} is neither sample nor synthetic; a text file goes with --text"
+        )
+    return training.tokens.model_copy(update={"kind": request.data, "path": ""})
+
+
 def _dataset_setup(text: str, scenario: Scenario) -> DatasetSetup:
+    assert isinstance(scenario.training, TrainingSetup)
     kept = scenario.training.dataset
     if text in ("blobs", "digits"):
         shaped = kept if kept.kind == text else DatasetSetup()
@@ -138,8 +161,8 @@ def _model_setup(text: str) -> ModelSetup:
     raise ConfigurationError(f"--model {text!r} is none of softmax, mlp, mlp:<hidden units>")
 
 
-def _strategy(asked: str | None, scenario: Scenario) -> Strategy:
-    known: tuple[Strategy, ...] = get_args(Strategy)
+def _strategy(asked: str | None, scenario: Scenario) -> AnyStrategy:
+    known: tuple[AnyStrategy, ...] = get_args(AnyStrategy)
     for strategy in known:
         if strategy == (asked or scenario.strategies[0]):
             return strategy
@@ -162,13 +185,48 @@ def _plants(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _resume(name: str, config: RunConfig) -> ResumeFrom:
+def _configured(scenario: Scenario, strategy: AnyStrategy) -> tuple[AnyRunConfig, bytes]:
+    """What the roles are told, and what they train on. Raises GradstormError for data that cannot be."""
+    if strategy == "shards":
+        corpus = corpus_of(scenario)
+        return to_shard_config(scenario, corpus), corpus_to_bytes(corpus)
+    assert isinstance(scenario.training, TrainingSetup)
+    dataset = load_dataset(scenario.training.dataset.spec())
+    return to_run_config(scenario, strategy, DatasetFacts.of(dataset)), dataset_to_bytes(dataset)
+
+
+def corpus_of(scenario: Scenario) -> Corpus:
+    """The tokens of a layer-sharded scenario. Raises GradstormError."""
+    assert isinstance(scenario.training, ShardTrainingSetup)
+    tokens = scenario.training.tokens
+    if tokens.kind != "text":
+        return load_corpus(tokens.spec())
+    try:
+        content = Path(tokens.path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the text {tokens.path}: {error.strerror or error}") from error
+    return load_corpus(tokens.spec(), Path(tokens.path).name, content)
+
+
+def _require_data(data: bytes, config: AnyRunConfig) -> None:
+    """Raise DataError unless these are the run's."""
+    if isinstance(config, RunConfig):
+        dataset_from_bytes(data, config.dataset_sha256)
+    else:
+        corpus_from_bytes(data, config.dataset_sha256)
+
+
+def _resume(name: str, config: AnyRunConfig) -> ResumeFrom:
     folder = find_run(name)
     run_id = str(folder.manifest().get("run_id", folder.path.name))
     return _read_resume(folder.checkpoints, run_id, config)
 
 
-def _read_resume(checkpoints: Path, run_id: str, config: RunConfig) -> ResumeFrom:
+def _read_resume(checkpoints: Path, run_id: str, config: AnyRunConfig) -> ResumeFrom:
+    if not isinstance(config, RunConfig):
+        raise ConfigurationError(
+            "a layer-sharded run does not go on from another one; --resume is for data-parallel runs"
+        )
     name, found, damages = newest_good(RealDisk(), str(checkpoints), config.model, config.dataset_sha256)
     if found.step >= config.steps:
         raise ConfigurationError(
@@ -177,7 +235,7 @@ def _read_resume(checkpoints: Path, run_id: str, config: RunConfig) -> ResumeFro
     return ResumeFrom(found, name, run_id, str(checkpoints / name), damages)
 
 
-def _digest(config: RunConfig, scenario: Scenario, plants: tuple[str, ...], resume: ResumeFrom | None) -> str:
+def _digest(config: AnyRunConfig, scenario: Scenario, plants: tuple[str, ...], resume: ResumeFrom | None) -> str:
     """What a simulated run's id follows from, beside its name: everything that its history can depend on."""
     parts: dict[str, Any] = {
         "config": json.loads(config.to_json()),

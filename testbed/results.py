@@ -7,7 +7,6 @@ data. `params_sha256` is over the parameters as little-endian float64 in the ord
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,18 +15,12 @@ from typing import Any
 from services.records import Admitted, FaultActed, FaultArmed, FaultMissed, FaultUndone, Regrouped
 from testbed.engines.base import EngineOutcome, RunPlan
 from testbed.exit_codes import ExitCode, exit_code_of
+from testbed.final_state import FINAL, final_part, own_fingerprint
 from testbed.history_facts import read_facts
 from testbed.run_folder import RunFolder
-from training.checkpoint import newest_good
-from training.digest import array_digest
-from training.errors import CheckpointError
-from training.models import evaluate
-from training.numerics import model_fingerprint
-from training.real_disk import RealDisk
 
 SCHEMA = "gradstorm.run/1"
 VERIFY_SCHEMA = "gradstorm.verify/1"
-_FINAL = ("final_step", "params_sha256", "final_loss", "final_accuracy")
 _VERDICTS = ("pass", "violated", "unknown")
 _KILLING = ("kill", "power_cut")
 _NOISE_FLOOR_IS = (
@@ -75,7 +68,7 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         "aborted": outcome.aborted,
         **verifier_part(outcome.verdict),
         **history_part(folder),
-        **_final_part(plan, folder),
+        **final_part(plan, folder),
         "numerics": _numerics(plan, folder),
         "exits": [asdict(one) for one in outcome.exits],
         "replay": f"gradstorm replay {folder.path}",
@@ -90,7 +83,7 @@ def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
     code = exit_code_of(verdict["verdict"], condition)
     document = {
         **{name: manifest[name] for name in ("run_id", "scenario", "engine", "strategy", "seed", "plants")},
-        **dict.fromkeys(_FINAL),
+        **dict.fromkeys(FINAL),
         "aborted": "",
         "exits": [],
         "stop_reason": "",
@@ -124,7 +117,7 @@ def verifier_part(verdict: Mapping[str, Any]) -> dict[str, Any]:
         "gradient": gradient,
         "invariants": {entry["name"]: _invariant(entry) for entry in verdict.get("invariants", [])},
         "observations": verdict.get("observations", []),
-        "samples": verdict.get("samples") or {"epochs": 0, "committed": 0, "lost": 0, "repeated": 0},
+        "samples": verdict.get("samples", {"epochs": 0, "committed": 0, "lost": 0, "repeated": 0}),
         "history": verdict.get("history", {}),
     }
 
@@ -172,26 +165,12 @@ def _deaths(row: Mapping[str, Any]) -> int:
     return len(str(row["witness"].get("killed", row["target"])).split(","))
 
 
-def _final_part(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
-    """From the newest good checkpoint; nulls when there is none that can be read."""
-    config = plan.config
-    try:
-        _, found, _ = newest_good(RealDisk(), str(folder.checkpoints), config.model, config.dataset_sha256)
-    except (CheckpointError, OSError):
-        return dict.fromkeys(_FINAL)
-    held_out = (plan.dataset.test_features, plan.dataset.test_labels)
-    loss, accuracy = evaluate(config.model, found.parameters, *held_out)
-    told = loss if math.isfinite(loss) else None  # parameters that are not finite: JSON has no word for it
-    return dict(zip(_FINAL, (found.step, array_digest(found.parameters), told, accuracy), strict=True))
-
-
 def _numerics(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     """Fingerprints of this process and of the members; equality is demanded bitwise where they agree."""
     admitted = [told.fact for told in read_facts(folder.history_path, (Admitted,))]
     members = {fact.numerics for fact in admitted if isinstance(fact, Admitted)}
-    rows = max(1, min(plan.config.batch.size, plan.config.sample_count))
     return {
-        "driver": model_fingerprint(plan.config.model, rows),
+        "driver": own_fingerprint(plan.config),
         "members": sorted(members),
         "equality": "bitwise" if len(members) <= 1 else "tolerance across machines",
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.events import worker_name
+from services.events import shard_name, worker_name
 from services.records import (
     Admitted,
     Committed,
@@ -27,6 +27,13 @@ from services.records import (
     Refused,
     Regrouped,
     RolledBack,
+    ShardPrepared,
+    ShardsCommitted,
+    ShardsEvaluated,
+    ShardsRolledBack,
+    ShardsSwapped,
+    ShardSwapped,
+    Stale,
     StateApplied,
     StepApplied,
 )
@@ -67,6 +74,8 @@ class RunState:
     loss: float | None = None
     effective_batch: int = 0
     members: int = 0
+    evaluation: float | None = None  # of layer-sharded training
+    sharded: bool = False
     faults: dict[str, str] = field(default_factory=dict)  # fault -> "armed" | "acting" | "undone" | "missed: why"
     verdicts: dict[str, str] = field(default_factory=dict)
     last_note: str = ""
@@ -101,12 +110,13 @@ class RunState:
                 self.generation = fact.generation
                 if isinstance(fact, Regrouped):
                     self.members = len(fact.members)
-            case RolledBack():
+            case RolledBack() | ShardsRolledBack():
                 self.step, self.generation = fact.to_step, fact.generation
             case FaultArmed() | FaultActed() | FaultUndone() | FaultMissed():
                 self.faults[fact.fault] = _fault_state(fact)
             case _:
                 self._worker_fact(fact)
+                self._shard_fact(role, fact)
 
     def active_faults(self) -> list[str]:
         """Faults that act and are not undone."""
@@ -122,14 +132,31 @@ class RunState:
             case Contributed():
                 self._row(worker_name(fact.worker)).loss = fact.loss
 
+    def _shard_fact(self, role: str, fact: Fact) -> None:
+        match fact:
+            case ShardsCommitted():
+                self.step, self.generation, self.loss = fact.step, fact.generation, fact.loss
+                self._row(role).step = fact.step
+            case ShardsSwapped():
+                for shard, *_ in fact.swapped:
+                    self._row(shard_name(shard)).step = fact.step
+            case ShardSwapped():
+                self._row(role).step = fact.step
+            case ShardPrepared() if fact.loss:
+                self._row(role).loss = fact.loss
+            case ShardsEvaluated():
+                self.evaluation = fact.loss
+
     def _row(self, role: str) -> RoleState:
         return self.roles.setdefault(role, RoleState())
 
 
-def describe(role: str, fact: Fact) -> str:
+def describe(role: str, fact: Fact, sharded: bool = False) -> str:
     """One line about a fact that people want to hear of; empty for the others (steps are told by the clock)."""
     teller = _TELLERS.get(type(fact))
-    return "" if teller is None else teller(role, fact).rstrip()
+    line = "" if teller is None else teller(role, fact).rstrip()
+    about_members = sharded and isinstance(fact, Admitted | Died | Regrouped)  # these know a member by its number
+    return line.replace("worker", "shard") if about_members else line
 
 
 def _fault_state(fact: FaultArmed | FaultActed | FaultUndone | FaultMissed) -> str:
@@ -194,6 +221,21 @@ def _missed(_: str, fact: FaultMissed) -> str:
     return f"fault {fact.fault} missed: {fact.reason}"
 
 
+def _shards_rolled_back(_: str, fact: ShardsRolledBack) -> str:
+    return f"all shards rolled back to step {fact.to_step}: {fact.reason}"
+
+
+def _evaluated(_: str, fact: ShardsEvaluated) -> str:
+    return f"evaluation after step {fact.step}: loss {fact.loss!r}"
+
+
+def _stale(_: str, fact: Stale) -> str:
+    return (
+        f"stale boundary at {shard_name(fact.shard)}: {fact.direction}, step {fact.step},"
+        f" micro-batch {fact.micro_batch}, cut {fact.cut}, age {fact.age}, bound {fact.bound}"
+    )
+
+
 _TELLERS: dict[type[Fact], Callable[[str, Any], str]] = {
     Admitted: _admitted,
     Died: _died,
@@ -207,4 +249,7 @@ _TELLERS: dict[type[Fact], Callable[[str, Any], str]] = {
     FaultActed: _acted,
     FaultUndone: _undone,
     FaultMissed: _missed,
+    ShardsRolledBack: _shards_rolled_back,
+    ShardsEvaluated: _evaluated,
+    Stale: _stale,
 }

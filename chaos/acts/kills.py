@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from chaos.actions import Action, FreezeTimers, Kill, Launch, ThawTimers
 from chaos.acts.base import Act, Board, Keeps, Stage, Witness, point_witness
-from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, is_worker
+from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, is_member, is_worker
 from chaos.fault_kinds.roles import Killing, PowerCut
-from services.events import COORDINATOR, SERVER, worker_name
+from services.events import COORDINATOR, SERVER, shard_name, worker_name
 from services.host import Hold
-from services.records import Fact, Opened, Proven, Recovered, RolledBack
+from services.records import Fact, Opened, Proven, Recovered, RolledBack, ShardProven, ShardsRolledBack
 
 EXIT_WAIT_MS = 10_000.0
 LAUNCH_WAIT_MS = 60_000.0
@@ -60,7 +60,7 @@ class KillAct(Act):
         return []
 
     def on_launched(self, role: str, launch: int) -> list[Action]:
-        if role not in self._missing or is_worker(role) or role == COORDINATOR:
+        if role not in self._missing or is_member(role) or role == COORDINATOR:
             return []
         return self._arrived(role, {"launch": launch})
 
@@ -73,7 +73,9 @@ class KillAct(Act):
                 return self._arrived(COORDINATOR, {"recovered_at_step": fact.step, "generation": fact.generation})
             case Proven():
                 return self._proved(worker_name(fact.worker), fact.step)
-            case RolledBack():
+            case ShardProven():
+                return self._arrived(shard_name(fact.shard), {"proved_at_step": fact.step})
+            case RolledBack() | ShardsRolledBack():
                 self._back["rolled_back_to"] = fact.to_step
             case Opened():
                 return self._opened(fact.step)
@@ -88,7 +90,7 @@ class KillAct(Act):
         running = self.board.running
         if self.target != EVERYONE:
             return [self.target] if self.target in running else []
-        workers = sorted((role for role in running if is_worker(role)), key=lambda role: (len(role), role))
+        workers = sorted((role for role in running if is_member(role)), key=lambda role: (len(role), role))
         return [role for role in (COORDINATOR, SERVER) if role in running] + workers
 
     def _thaw(self) -> list[Action]:

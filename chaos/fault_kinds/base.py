@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from services.events import COORDINATOR, SERVER, VERIFIER
 
-EVERYONE = "everyone"  # as a target: every worker, the coordinator and the server, in one instant
+EVERYONE = "everyone"  # as a target: every worker or shard, the coordinator and the server, in one instant
 SINGLE_ROLES = (COORDINATOR, SERVER, VERIFIER)
 PROCESS_ENGINES = frozenset({"sim", "local", "containers", "lan"})
 SIMULATOR = frozenset({"sim"})
@@ -37,14 +37,24 @@ def is_worker(name: str) -> bool:
     return kind == "worker" and number.isascii() and number.isdigit() and not number.startswith("0")
 
 
+def is_shard(name: str) -> bool:
+    """Whether `name` is shard-<number from 1>."""
+    return name.startswith("shard-") and is_worker(name.replace("shard-", "worker-", 1))
+
+
+def is_member(name: str) -> bool:
+    """Whether `name` is a worker's or a shard's."""
+    return is_worker(name) or is_shard(name)
+
+
 def _role(name: str) -> str:
-    if is_worker(name) or name in SINGLE_ROLES:
+    if is_member(name) or name in SINGLE_ROLES:
         return name
     raise PydanticCustomError("role", "{text}", {"text": f"unknown role {name!r}{_role_hint(name, SINGLE_ROLES)}"})
 
 
 def _target(name: str) -> str:
-    if is_worker(name) or name in (*SINGLE_ROLES, EVERYONE):
+    if is_member(name) or name in (*SINGLE_ROLES, EVERYONE):
         return name
     hint = _role_hint(name, (*SINGLE_ROLES, EVERYONE))
     raise PydanticCustomError("role", "{text}", {"text": f"unknown role {name!r}{hint}"})
@@ -58,8 +68,10 @@ def _worker(name: str) -> str:
 
 def _role_hint(name: str, singles: tuple[str, ...]) -> str:
     digits = "".join(filter(str.isdigit, name)).lstrip("0")
-    close = difflib.get_close_matches(name, [*singles, f"worker-{digits or 1}"], n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: worker-<number>, {', '.join(singles)}"
+    members = [f"worker-{digits or 1}", f"shard-{digits or 1}"]
+    close = difflib.get_close_matches(name, [*singles, *members], n=1, cutoff=0.6)
+    known = f"worker-<number>, shard-<number>, {', '.join(singles)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {known}"
 
 
 RoleName = Annotated[str, AfterValidator(_role)]
@@ -80,7 +92,7 @@ class PhaseTrigger(Strict):
     role: RoleName | None = None
     """Whose phase; left out, the fault's own target."""
     chunk: Annotated[int, Field(ge=0)] = 0
-    """Within `reduce`: after so many chunks of the role's own value are sent."""
+    """Within `reduce`: after so many chunks of the role's own value are sent. Of a shard: the micro-batch, from 0."""
 
 
 class TimeTrigger(Strict):

@@ -24,7 +24,7 @@ class Killing(FaultBase):
     """What `kill` and `power_cut` share."""
 
     target: TargetName
-    """worker-<n>, coordinator, server, verifier, or everyone (all but the verifier, in one instant)."""
+    """worker-<n>, shard-<n>, coordinator, server, verifier, or everyone (all but the verifier, in one instant)."""
     trigger: Trigger
     """Where the target stands when it dies; for everyone, where the coordinator stands."""
     relaunch_at: Step | None = None
@@ -40,7 +40,7 @@ class Killing(FaultBase):
 
 
 class Kill(Killing):
-    """SIGKILL. Coordinator, server and verifier are started again; a worker only with `relaunch_at`."""
+    """SIGKILL. Shards, coordinator, server and verifier are started again; a worker only with `relaunch_at`."""
 
     kind: Literal["kill"]
 

@@ -269,7 +269,7 @@ class Shard(ShardLinks):
         work.shadow = shadow
         generation, step, attempt = work.key
         self._now_out.append(Phase("prepare", step))
-        if step % self.config.checkpoint_every == 0:
+        if step % self.config.checkpoint_every == 0 or step == self.config.steps:
             work.file = file_name(self.number, step, generation, attempt)
             self._work_compute("encode", EncodeShardJob(work.file, self.spec, shadow.snapshot))
         else:

@@ -52,6 +52,7 @@ from training.disk import AppendFile, DiskOp, Rename, SyncDir, SyncFile, WriteFi
 
 VERDICT_PATH = "verdict.json"
 _TEMPORARY = ".tmp"
+_COMMITS = ("Committed", "ShardsCommitted")
 
 
 class Verifier:
@@ -159,7 +160,7 @@ class Verifier:
         """Hand everything that was taken to the disk in one go: arrays before the lines that speak of them."""
         self._writing, self._batch = self._batch, []
         for line in self._writing:
-            if line.kind == "Committed":
+            if line.kind in _COMMITS:
                 self._out.append(Phase("unstored", json.loads(line.body_json)["step"]))
         lines, arrays = self._intake.encode(self._writing)
         operations: list[DiskOp] = []
@@ -191,7 +192,7 @@ class Verifier:
             self._queue.add(line)
         self._intake.stored.update(places)
         for line in written:
-            if line.kind == "Committed":
+            if line.kind in _COMMITS:
                 self._out.append(Phase("stored", json.loads(line.body_json)["step"]))
         for place in sorted(places):
             self._acknowledge(place)

@@ -68,8 +68,10 @@ class ShardJudge:
 
     def progress(self) -> dict[str, Any]:
         """Where the judge stands: cheap, for people who watch."""
-        violated = [tally.name for tally in self.tallies.values() if tally.verdict == VIOLATED]
-        return {"lines": self.evidence.lines, "head": max(self.ledger.commits, default=0), "violated": violated}
+        verdicts = {name: tally.verdict for name, tally in self.tallies.items()}
+        violated = [name for name, verdict in verdicts.items() if verdict == VIOLATED]
+        head = max(self.ledger.commits, default=0)
+        return {"lines": self.evidence.lines, "head": head, "violated": violated, "verdicts": verdicts}
 
     def finish(self) -> dict[str, Any]:
         """The verdict document. Feeding more afterwards changes nothing."""
@@ -147,6 +149,7 @@ class ShardJudge:
                 "noise_floor": self.figures.noise_floor,
                 "tolerance": TOLERANCE_FLOORS * self.figures.noise_floor,
                 "tolerance_floors": TOLERANCE_FLOORS,
+                "smallest_detectable_bug": (TOLERANCE_FLOORS + 1) * self.figures.noise_floor,
                 "worst_error": self.figures.worst_error,
                 "worst_error_floors": self.figures.worst_floors,
             },

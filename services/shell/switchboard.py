@@ -19,9 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.any_config import SHARDS, member_name
 from services.events import COORDINATOR, DRIVER, SERVER, VERIFIER, Event, Heard, Linked, Received, Unlinked
 from services.frames import Hello, Identify
-from services.messages import Adopt, Close, Commit, Member, Message, Regroup
+from services.messages import Adopt, Close, Commit, Member, Message, OpenShards, Regroup
 from services.shell.dialler import Dialler
 from services.shell.link import Link, rough_bytes
 from services.shell.options import ShellOptions
@@ -184,7 +185,7 @@ class Switchboard:
             self._failed(error)
 
     def received(self, link: Link, message: Message) -> None:
-        if isinstance(message, Adopt | Commit | Regroup | Close):
+        if isinstance(message, Adopt | Commit | Regroup | Close | OpenShards):
             self._learn(message)
         self._emit(Received(link.peer, link.incarnation, message))
 
@@ -229,10 +230,12 @@ class Switchboard:
             self._diallers[peer] = Dialler(peer, self, self._log)
         self._diallers[peer].look()
 
-    def _learn(self, message: Adopt | Commit | Regroup | Close) -> None:
+    def _learn(self, message: Adopt | Commit | Regroup | Close | OpenShards) -> None:
         """Keep the addresses that the coordinator's messages name."""
         named: list[Member] | tuple[Member, ...] = ()
-        if isinstance(message, Regroup | Close):
+        if isinstance(message, OpenShards):
+            named = message.members
+        elif isinstance(message, Regroup | Close):
             named = message.members
             if message.server_address:
                 self._hear(SERVER, message.server_address)
@@ -240,7 +243,8 @@ class Switchboard:
             self._hear(message.source, message.source_address)
         for member in named:
             if member.address:
-                self._hear(f"worker-{member.worker}", member.address)
+                strategy = SHARDS if self.options.role.startswith("shard-") else ""
+                self._hear(member_name(strategy, member.worker), member.address)
 
     def _hear(self, peer: str, address: str) -> None:
         if peer != self.options.role and self._hearsay.get(peer) != address:

@@ -23,8 +23,9 @@ def _head(document: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{document['scenario']} on {document['engine']}, {document['strategy']}, seed {document['seed']}",
         f"  steps       {document['steps_committed']} committed, {document['steps_checked']} checked",
-        f"  samples     {_words(samples)}",
+        *([f"  samples     {_words(samples)}"] if samples else []),
         f"  membership  {document['kills']} kills, generation {document['generations']}",
+        *_boundaries(document),
     ]
     if document["worst_gradient_error"] is not None:
         keys = ("worst_gradient_error", "noise_floor", "tolerance", "smallest_detectable_bug")
@@ -35,8 +36,32 @@ def _head(document: Mapping[str, Any]) -> list[str]:
         )
     if document["params_sha256"]:
         lines.append(f"  parameters  sha256 {document['params_sha256']} after step {document['final_step']}")
-        loss = "not finite" if document["final_loss"] is None else f"{document['final_loss']:.6f}"
-        lines.append(f"  held out    loss {loss}, accuracy {document['final_accuracy']:.4f}")
+        lines.append(_final(document))
+    return lines
+
+
+def _final(document: Mapping[str, Any]) -> str:
+    if "final_eval_loss" in document:
+        return f"  evaluation  loss {document['final_eval_loss']!r} after step {document['final_step']}"
+    loss = "not finite" if document["final_loss"] is None else f"{document['final_loss']:.6f}"
+    return f"  held out    loss {loss}, accuracy {document['final_accuracy']:.4f}"
+
+
+def _boundaries(document: Mapping[str, Any]) -> list[str]:
+    """Of layer-sharded training."""
+    if not document.get("boundaries"):
+        return []
+    ages = ", ".join(f"{count} of age {age}" for age, count in document["ages"].items())
+    size = f"{document['payload_bytes']} bytes each (dense {document['dense_bytes']})"
+    lines = [
+        f"  boundaries  {document['boundaries']} used: {ages}",
+        f"  payload     {size}, {document['payload_bytes_total']} in all",
+    ]
+    if document["density"] is not None:
+        lines.append(
+            f"  codec       density {document['density']:.4f}, ratio {document['ratio']:.3f},"
+            f" error rms {_number(document['rms_error'])}, max {_number(document['max_error'])}"
+        )
     return lines
 
 

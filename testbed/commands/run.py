@@ -28,10 +28,13 @@ def add_to(app: typer.Typer) -> None:
 def run(
     scenario: Annotated[str, typer.Argument(help="Name of a scenario, or a .yaml file.")],
     engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
-    strategy: Annotated[str | None, typer.Option(help="ring or ps; else as the scenario prefers.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Workers of the first membership.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="ring, ps or shards; else as the scenario prefers.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Workers of the first membership, or shards.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn.")] = None,
-    data: Annotated[str | None, typer.Option(help="blobs, digits, or a .csv or .npz file.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="blobs, digits, a .csv or .npz file; of shards: sample or synthetic.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Of shards: a text file to train on.")] = None,
     model: Annotated[str | None, typer.Option(help="softmax, mlp, or mlp:<hidden units>.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps to commit.")] = None,
     batch: Annotated[int | None, typer.Option(help="Batch size, per worker or global as the scenario has it.")] = None,
@@ -51,6 +54,7 @@ def run(
         workers=workers,
         seed=seed,
         data=data,
+        text=text,
         model=model,
         steps=steps,
         batch=batch,
@@ -81,12 +85,11 @@ def _carry_out(
     from testbed.api import carry_out
     from testbed.commands.report import report_lines
     from testbed.live import make_sink
-    from testbed.run_state import RunState
 
     prepared = prepare()
     _say(f"run {prepared.plan.config.run_id} in {prepared.folder_path}")
     try:
-        with make_sink(RunState(steps=prepared.plan.config.steps)) as sink:
+        with make_sink(_picture(prepared)) as sink:
             result = carry_out(prepared, _as_sink(sink))
     except KeyboardInterrupt:
         _say(f"interrupted; no process is left, what there is of the run is in {prepared.folder_path}")
@@ -97,6 +100,14 @@ def _carry_out(
     else:
         typer.echo("\n".join([*report_lines(result), *_compared(document)]))
     raise typer.Exit(result.exit_code)
+
+
+def _picture(prepared: Any) -> Any:
+    from services.any_config import SHARDS
+    from testbed.run_state import RunState
+
+    config = prepared.plan.config
+    return RunState(steps=config.steps, sharded=config.strategy == SHARDS)
 
 
 def _comparison(earlier: Any, result: RunResult) -> dict[str, Any]:

@@ -22,11 +22,10 @@ from training.errors import GradstormError
 
 if TYPE_CHECKING:
     from chaos.scenario import Scenario
-    from services.config import RunConfig
+    from services.any_config import AnyRunConfig
     from services.records import Fact
     from testbed.run_folder import RunFolder
     from training.checkpoint import CheckpointState, Damage
-    from training.datasets import Dataset
 
 
 class EngineError(GradstormError):
@@ -50,11 +49,15 @@ class ResumeFrom:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """One execution of one scenario: what to train, what goes wrong, what is planted."""
+    """One execution of one scenario: what to train, what goes wrong, what is planted.
 
-    config: RunConfig
+    `data` is what is trained on (`training.datasets.dataset_to_bytes`, or `training.corpus_bytes.corpus_to_bytes` of
+    layer-sharded training); the configuration has its name and SHA-256.
+    """
+
+    config: AnyRunConfig
     scenario: Scenario
-    dataset: Dataset
+    data: bytes = field(repr=False)
     token: str = field(repr=False)  # every call between roles carries it; "" is legal in the simulator only
     resume: ResumeFrom | None = None
     plants: tuple[str, ...] = ()  # names of bugs to plant in the running production code

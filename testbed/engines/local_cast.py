@@ -12,8 +12,10 @@ import os
 import sys
 from pathlib import Path
 
+from services import any_config
+from services.any_config import AnyRunConfig, read_run_config
 from services.config import RunConfig
-from services.events import COORDINATOR, SERVER, VERIFIER, worker_name
+from services.events import COORDINATOR, VERIFIER
 from services.host import Role
 from services.shell.options import TOKEN_VARIABLE, ShellOptions
 from testbed.engines.base import RunPlan
@@ -30,10 +32,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 def first_cast(plan: RunPlan) -> tuple[str, ...]:
     """The roles that a run starts with, in the order in which they are started."""
-    config = plan.config
-    verifier = (VERIFIER,) if plan.verifier else ()
-    server = (SERVER,) if config.strategy == "ps" else ()
-    return (*verifier, COORDINATOR, *server, *(worker_name(worker) for worker in range(1, config.workers + 1)))
+    cast = any_config.first_cast(plan.config.strategy, plan.config.workers)
+    return cast if plan.verifier else tuple(role for role in cast if role != VERIFIER)
 
 
 def write_settings(plan: RunPlan, folder: RunFolder) -> str:
@@ -77,7 +77,7 @@ def make_role(options: ShellOptions) -> Role:
     """Factory of the role processes. Raises ConfigurationError when the settings do not make that role."""
     try:
         settings = json.loads(options.settings_json)
-        config = RunConfig.from_json(Path(settings["config"]).read_text(encoding="utf-8"))
+        config = read_run_config(Path(settings["config"]).read_text(encoding="utf-8"))
         dataset = Path(settings["dataset"]).read_bytes() if options.role in (COORDINATOR, VERIFIER) else b""
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(f"{options.role} cannot read its settings: {error}") from error
@@ -96,10 +96,12 @@ def make_role(options: ShellOptions) -> Role:
     return make_member(options)
 
 
-def _coordinator(options: ShellOptions, config: RunConfig, dataset: bytes, resume: dict[str, str] | None) -> Role:
-    from services.roles.coordinator import Coordinator, ResumePoint
+def _coordinator(options: ShellOptions, config: AnyRunConfig, dataset: bytes, resume: dict[str, str] | None) -> Role:
+    from services.roles.coordinator import ResumePoint
+    from services.shell.cast import coordinator_of
 
     if resume is None:
-        return Coordinator(config, options.launch, dataset)
+        return coordinator_of(config, options.launch, dataset)
+    assert isinstance(config, RunConfig), "a layer-sharded run does not resume another"
     name, found, _ = newest_good(RealDisk(), resume["folder"], config.model, config.dataset_sha256)
-    return Coordinator(config, options.launch, dataset, ResumePoint(found, name, resume["run_id"]))
+    return coordinator_of(config, options.launch, dataset, ResumePoint(found, name, resume["run_id"]))

@@ -37,21 +37,20 @@ from chaos.actions import (
 )
 from chaos.driver import Driver
 from chaos.scenario import Scenario, refusals
-from services.events import COORDINATOR, DRIVER, SERVER, VERIFIER, Stop, worker_id, worker_name
+from services.any_config import first_cast
+from services.events import COORDINATOR, DRIVER, VERIFIER, Stop
 from services.host import HoldReached, Recorder, Role
 from services.messages import Conclude, Concluded, Judged, Stored
 from services.records import Fact, Finished
-from services.roles.coordinator import Coordinator, ResumePoint
-from services.roles.server import Server
+from services.roles.coordinator import ResumePoint
 from services.roles.verifier import Verifier
-from services.roles.worker import Worker
+from services.shell.cast import coordinator_of, make_member
 from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
 from testbed.engines.sim_network import LinkFault
 from testbed.engines.sim_world import Exited, World
 from testbed.plants import planted
 from testbed.run_folder import RunFolder
-from training.dataset import dataset_to_bytes
 from training.disk import LossyDisk, SyncDir, SyncFile, WriteFile, apply_all
 from training.numerics import fingerprint
 
@@ -94,7 +93,7 @@ class _Session:
         self.plan = plan
         self.progress = progress
         self.disk = LossyDisk()
-        self.blob = dataset_to_bytes(plan.dataset)
+        self.blob = plan.data
         apply_all(self.disk, (WriteFile(DATASET, self.blob), SyncFile(DATASET), SyncDir("")))  # a power cut spares it
         self.world = World(plan.config.seed, plan.config, fingerprint(), self.disk, self._watch, self._to_driver)
         self.world.network.on_affected = self._affected
@@ -111,10 +110,8 @@ class _Session:
 
     def run(self) -> EngineOutcome:
         config = self.plan.config
-        cast = [VERIFIER, COORDINATOR, *([SERVER] if config.strategy == "ps" else [])]
-        cast += [worker_name(worker) for worker in range(1, config.workers + 1)]
         begin = self.driver.handle(0.0, RunBegan())
-        for role in cast:
+        for role in first_cast(config.strategy, config.workers):
             self._launch(role)
         self._carry_out(begin)
         self._until(self._over, "the run")
@@ -170,10 +167,9 @@ class _Session:
     def _launch(self, role: str) -> None:
         makers: dict[str, Callable[[int], Role]] = {
             COORDINATOR: self._coordinator,
-            SERVER: Server,
             VERIFIER: lambda launch: Verifier(launch, self.blob, self.plan.config.to_json()),
         }
-        make = makers.get(role) or (lambda launch: Worker(worker_id(role), launch))
+        make = makers.get(role) or (lambda launch: make_member(role, launch))
         launch = self.world.launch(role, make, self._before_start)
         self.progress.role(role, launch, "up")
         if role == VERIFIER and launch > 1:
@@ -183,10 +179,10 @@ class _Session:
         """Holds are armed before the role's first event."""
         self._feed(RoleLaunched(role, launch))
 
-    def _coordinator(self, launch: int) -> Coordinator:
+    def _coordinator(self, launch: int) -> Role:
         resume = self.plan.resume
         point = None if resume is None else ResumePoint(resume.checkpoint, resume.name, resume.run_id)
-        return Coordinator(self.plan.config, launch, self.blob, point)
+        return coordinator_of(self.plan.config, launch, self.blob, point)
 
     # ------------------------------------------------------------ what happens in the world
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from services.config import RunConfig
+from services.any_config import AnyRunConfig
 from services.events import (
     COORDINATOR,
     DRIVER,
@@ -94,7 +94,7 @@ class World:
     def __init__(
         self,
         seed: int,
-        config: RunConfig,
+        config: AnyRunConfig,
         numerics: str,
         disk: LossyDisk,
         watch: Watcher,

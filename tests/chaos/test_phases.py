@@ -32,6 +32,9 @@ def test_lookup() -> None:
     assert found.death.startswith("step t stands")
     assert find_phase("coordinator", "offer") is None
     assert find_phase("shard-1", "open") is None
+    assert find_phase("shard-1", "prepared", sharded=True) is not None
+    assert find_phase("worker-1", "open", sharded=True) is None
+    assert find_phase("coordinator", "closed", sharded=True) is None
 
 
 def test_the_table_prints_whole() -> None:

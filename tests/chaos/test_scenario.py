@@ -19,12 +19,15 @@ from chaos.scenario import (
     refusals,
     scenario_yaml,
     to_run_config,
+    to_shard_config,
 )
 from chaos.schema import SCHEMA_FILE, scenario_schema_text
-from chaos.training_setup import DatasetSetup, ModelSetup, TimingSetup
-from services.config import RunConfig, Timing
+from chaos.training_setup import DatasetSetup, ModelSetup, TimingSetup, TrainingSetup
+from services.any_config import AnyRunConfig, AnyStrategy, read_run_config
+from services.config import Timing
 from tests.chaos.golden import REWRITE
 from tests.chaos.transcript import scenario_of
+from training.corpora import CorpusSpec, load_corpus
 from training.datasets import load_dataset
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -55,8 +58,14 @@ def test_every_packaged_scenario_is_sound(name: str) -> None:
         for strategy in scenario.strategies:
             able = engine == "sim" or name not in SIM_ONLY
             assert (refusals(scenario, engine, strategy) == []) is able
-            config = to_run_config(scenario, strategy, FACTS)
-            assert RunConfig.from_json(config.to_json()) == config
+            config = _config(scenario, strategy)
+            assert read_run_config(config.to_json()) == config
+
+
+def _config(scenario: Scenario, strategy: AnyStrategy) -> AnyRunConfig:
+    if strategy == "shards":
+        return to_shard_config(scenario, load_corpus(CorpusSpec()))
+    return to_run_config(scenario, strategy, FACTS)
 
 
 def test_the_scenarios_of_the_design_are_there() -> None:
@@ -67,6 +76,11 @@ def test_the_scenarios_of_the_design_are_there() -> None:
     wanted |= {"late-join", "resume", "kill-verifier", "corrupt-newest-checkpoint", "uneven-batches"}
     wanted |= {"more-workers-than-samples", "demo"} | SIM_ONLY
     assert wanted <= set(scenario_names())
+    shards = {"clean", "delay", "jitter-reorder", "stale", "partial-commit", "decay", "top50-6bit", "rollback"}
+    shards |= {
+        f"kill-{phase}" for phase in ("open", "forward", "backward", "prepare", "prepared", "commit", "committed")
+    }
+    assert {f"shards-{name}" for name in shards} <= set(scenario_names())
 
 
 def test_an_unknown_name_says_the_nearest() -> None:
@@ -140,6 +154,7 @@ def test_every_kind_says_what_it_is() -> None:
 def test_overrides_change_the_setup_and_are_checked() -> None:
     scenario = override(load_scenario("demo"), Overrides(steps=70, seed=9, batch_size=8, learning_rate=0.25))
     training = scenario.training
+    assert isinstance(training, TrainingSetup)
     assert (training.steps, training.seed, training.batch.size, training.optimizer.learning_rate) == (70, 9, 8, 0.25)
     assert scenario.expect.min_accuracy is None
     assert override(load_scenario("demo"), Overrides(seed=9)).expect.min_accuracy == 0.9
@@ -148,6 +163,7 @@ def test_overrides_change_the_setup_and_are_checked() -> None:
         load_scenario("clean"),
         Overrides(dataset=DatasetSetup(kind="digits"), model=ModelSetup(kind="mlp", hidden_count=3)),
     )
+    assert isinstance(changed.training, TrainingSetup)
     assert changed.training.model.hidden_count == 3
     assert changed.training.dataset.kind == "digits"
 
@@ -180,6 +196,7 @@ def test_checked_names_its_source() -> None:
 
 def test_the_configuration_follows_from_the_scenario() -> None:
     scenario = load_scenario("straggler")
+    assert isinstance(scenario.training, TrainingSetup)
     dataset = load_dataset(scenario.training.dataset.spec())
     config = to_run_config(scenario, "ps", DatasetFacts.of(dataset))
     assert config.run_id == "straggler-ps-1"

@@ -10,6 +10,7 @@ from chaos.fault_kinds.roles import Kill
 from chaos.random_schedule import SweepLimits, random_scenario
 from chaos.scenario import Scenario
 from chaos.shrink import shrink
+from chaos.training_setup import TrainingSetup
 from tests.chaos.transcript import scenario_of
 from training.errors import ConfigurationError
 
@@ -49,6 +50,7 @@ def test_one_fault_is_left_with_as_little_around_it_as_makes_sense() -> None:
     assert isinstance(fault, Kill)
     assert (fault.target, fault.starts.model_dump()["step"], fault.relaunch_at) == ("worker-1", 1, None)
     assert (small.scenario.training.workers, small.scenario.training.steps) == (2, 2)
+    assert isinstance(small.scenario.training, TrainingSetup)
     assert small.scenario.training.chunk_elements == 131_072
     assert small.scenario.expect == Expect()
     assert not small.exhausted

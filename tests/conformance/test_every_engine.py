@@ -20,7 +20,8 @@ from testbed.run_folder import RunFolder
 from tests.conformance.replay import replay
 from training.digest import array_digest
 
-FIXED = [name for name in scenario_names() if load_scenario(name).fixed]
+PARALLEL = [name for name in scenario_names() if not load_scenario(name).sharded]  # the others: test_shards.py
+FIXED = [name for name in PARALLEL if load_scenario(name).fixed]
 ENGINES = ["sim", pytest.param("local", marks=pytest.mark.local)]
 Key = tuple[str, str, str]
 
@@ -74,7 +75,7 @@ def test_fixed_scenario(scenario: str, engine: str, runs: Runs) -> None:
         assert all(one["expected"] for one in document["exits"]), told
 
 
-@pytest.mark.parametrize("scenario", [name for name in scenario_names() if "sim" in load_scenario(name).engines])
+@pytest.mark.parametrize("scenario", [name for name in PARALLEL if "sim" in load_scenario(name).engines])
 def test_two_simulated_runs_are_one(scenario: str, runs: Runs, tmp_path: Path) -> None:
     for strategy in load_scenario(scenario).strategies:
         first = runs.of(scenario, "sim", strategy)
