@@ -18,6 +18,7 @@ from training.generator import GeneratorState
 from training.optimizers import OptimizerSettings, start, update
 from training.shard_snapshot import ShardSnapshot
 from training.shard_snapshot import decode as decode_snapshot
+from training.shard_snapshot import retention_plan
 from training.shard_snapshot import write_plan as snapshot_plan
 from training.tokens import Corpus, batch_generator, require_context
 from training.transformer.fingerprint import transformer_fingerprint
@@ -89,6 +90,17 @@ class LoadShardJob:
 
     def __call__(self, disk: Disk) -> ShardState:
         return ShardState.of(decode_snapshot(self.path, disk.read(self.path), self.spec))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRetentionJob:
+    """`Load`: the operations that remove this shard's files of steps before `oldest_step`. A tuple of `DiskOp`."""
+
+    shard: int
+    oldest_step: int
+
+    def __call__(self, disk: Disk) -> tuple[DiskOp, ...]:
+        return retention_plan(disk, self.shard, self.oldest_step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -59,12 +59,13 @@ def write_plan(path: str, spec: ShardSpec, snapshot: ShardSnapshot) -> tuple[Dis
     )  # fmt: skip
 
 
-def retention_plan(disk: Disk, shard: int, keep_steps: frozenset[int]) -> tuple[DiskOp, ...]:
-    """Remove this shard's files of steps that are not in `keep_steps`, and stray temporary files."""
+def retention_plan(disk: Disk, shard: int, oldest_step: int) -> tuple[DiskOp, ...]:
+    """Remove this shard's files of steps before `oldest_step`, temporary and stray ones included."""
     folder = folder_of(shard)
     if not disk.exists(folder):
         return ()
-    doomed = [name for name in disk.list(folder) if (step_of(name) or 0) not in keep_steps]
+    steps = {name: step_of(name.removesuffix(".tmp")) for name in disk.list(folder)}
+    doomed = sorted(name for name, step in steps.items() if step is not None and step < oldest_step)
     return (*(Remove(posixpath.join(folder, name)) for name in doomed), SyncDir(folder)) if doomed else ()
 
 

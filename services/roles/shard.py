@@ -58,6 +58,7 @@ from services.shard_jobs import (
     LoadShardJob,
     LossJob,
     Returned,
+    ShardRetentionJob,
     ShardState,
     UpdateShardJob,
     Went,
@@ -151,6 +152,12 @@ class Shard(ShardLinks):
             self._compute("initial", InitialShardJob(self.spec, self.config.optimizer, self.config.seed))
 
     def _loaded(self, token: str, result: object, error: str) -> None:
+        if token.startswith("retention "):
+            if error:
+                self._now_out.append(Note(f"old files stay: {error}"))
+            elif isinstance(result, tuple) and result:
+                self._now_out.append(Persist(token, result, token))
+            return
         adopt = self._adopting
         if adopt is None or token != f"adopt {self.incarnation} {adopt.generation} {adopt.step}":
             return
@@ -317,6 +324,13 @@ class Shard(ShardLinks):
         self._now_out.append(Record(ShardSwapped(self.number, self.incarnation, self.generation, self.step, *digests)))
         self._now_out.append(Phase("committed", self.step))
         self._answer(Swapped(self.generation, self.step, *digests))
+        self._forget_old_files()
+
+    def _forget_old_files(self) -> None:
+        """Whoever comes back, or goes back, needs one of the newest files that decisions name."""
+        oldest = self.step - self.config.checkpoint_every * self.config.checkpoint_keep
+        if self.step % self.config.checkpoint_every == 0 and oldest > 0:
+            self._now_out.append(Load(f"retention {self.step}", ShardRetentionJob(self.number, oldest)))
 
     # ------------------------------------------------------------ computations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from services.events import COORDINATOR, VERIFIER, Stop, shard_name
 from services.host import Hold, HoldReached, Role
@@ -48,6 +48,7 @@ class Outcome:
     facts: list[tuple[str, Fact]] = field(default_factory=list)
     stop: Stop | None = None
     killed: list[str] = field(default_factory=list)
+    disk: LossyDisk = field(default_factory=LossyDisk)
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [fact for _, fact in self.facts if isinstance(fact, kind)]
@@ -71,7 +72,7 @@ class _Run:
     def __init__(self, settings: ShardRunConfig, holds: Sequence[Hold], blob: bytes) -> None:
         self.settings, self.holds, self.blob = settings, holds, blob
         self.outcome = Outcome()
-        self.world = World(settings.seed, settings, "numerics", LossyDisk(), self._watch)
+        self.world = World(settings.seed, settings, "numerics", self.outcome.disk, self._watch)
         for hold in holds:
             self.world.arm(hold)
         for name in (VERIFIER, COORDINATOR, *(shard_name(shard) for shard in range(1, settings.workers + 1))):
@@ -96,7 +97,7 @@ class _Run:
             self.world.after(0.5, lambda: self._kill(thing.hold))
         elif isinstance(thing, Stop):
             self.outcome.stop = thing if name == COORDINATOR else self.outcome.stop
-        elif type(thing).__module__ == "services.records":
+        elif isinstance(thing, get_args(Fact)):
             self.outcome.facts.append((name, thing))  # type: ignore[arg-type]
 
     def _kill(self, hold: Hold) -> None:

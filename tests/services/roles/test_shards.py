@@ -9,6 +9,7 @@ from services.records import BoundarySent, BoundaryUsed, ShardsCommitted, Shards
 from services.shard_config import Compression, Staleness
 from tests.services.roles.shard_world import central, config, run
 from training.config import OptimizerConfig
+from training.shard_snapshot import folder_of, step_of
 from training.staleness import DecayConfig, DelayConfig
 
 PLAIN = config()
@@ -119,3 +120,12 @@ def test_every_boundary_is_used_once_in_ascending_micro_batch() -> None:
                 if isinstance(fact, BoundaryUsed) and name == f"shard-{shard}" and fact.direction == direction
             ]
             assert used == sorted(set(used))
+
+
+def test_old_files_go_and_those_that_may_be_needed_stay() -> None:
+    settings = config(steps=6, evaluate_every=6, checkpoint_keep=2)
+    outcome = run(settings, [Hold("k", "shard-2", 5, "committed")])
+    assert outcome.digests == central(settings)[0]
+    for shard in (1, 2, 3):
+        steps = {step_of(name) for name in outcome.disk.list(folder_of(shard))}
+        assert {5, 6} <= steps <= {4, 5, 6}
