@@ -145,8 +145,9 @@ class Judge:
             *((invariant, invariant.watches, invariant.on_fact) for invariant in self.invariants),
         ]
         for owner, kinds, call in watchers:
+            own = owner.handlers if isinstance(owner, Invariant) else {}
             for kind in kinds:
-                self._watchers.setdefault(kind, []).append((owner, call))
+                self._watchers.setdefault(kind, []).append((owner, own.get(kind, call)))
 
     def _guarded(self, owner: object, call: Callable[..., None], *arguments: object) -> None:
         """A checker that breaks cannot say; what breaks outside of one leaves the whole verdict unknown."""

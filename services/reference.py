@@ -125,10 +125,22 @@ class Reference:
         parts = tuple(part[:, None, :] if part.ndim == 2 else part for part in self._parts(flat))
         x, y = self._features[rows][:, None, :], self._targets[rows][:, None, :]
         single = _flat(self._gradient(parts, x, y), len(rows))
-        magnitudes = _flat(_magnitude_sums(parts, x, y), len(rows))
         high, low = sum_segments(single, None, sizes)
-        floors = np.add.reduceat(magnitudes, sizes.cumsum() - sizes, axis=0)
+        if (sizes == sizes[0]).all():
+            floors = self._floors_of_equal_groups(questions, sizes, rows)
+        else:
+            magnitudes = _flat(_magnitude_sums(parts, x, y), len(rows))
+            floors = np.add.reduceat(magnitudes, sizes.cumsum() - sizes, axis=0)
         return _answers(questions, sizes, high, low, floors)
+
+    def _floors_of_equal_groups(self, questions: Sequence[Question], sizes: Ids, rows: Ids) -> Array:
+        """Magnitudes summed over each group, all groups at once: (S, n, d) @ (S, d, c). (S, P)"""
+        flat = np.array([question.parameters for question in questions])
+        flat = flat.repeat([len(question.groups) for question in questions], axis=0)
+        parts = tuple(part[:, None, :] if part.ndim == 2 else part for part in self._parts(flat))
+        shape = (len(sizes), int(sizes[0]), -1)
+        x, y = self._features[rows].reshape(shape), self._targets[rows].reshape(shape)
+        return _flat(_magnitude_sums(parts, x, y), len(sizes))
 
     def _by_group(self, questions: Sequence[Question]) -> Answers:
         """One trace for each contributor; its samples are added by the backward pass itself, contributors in

@@ -9,6 +9,7 @@ turn an exception into `cannot_say`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -46,6 +47,7 @@ class Invariant:
         self.first: Violation | None = None
         self.reasons: list[str] = []
         self.gave_up = False
+        self.handlers: dict[type, Callable[[Entry], None]] = {}  # for single kinds, instead of `on_fact`
         self.blind_from = 0  # the history line from which on it is not whole; 0: it is, as far as is known
 
     # ------------------------------------------------------------ hooks

@@ -8,7 +8,7 @@ bit by bit. When it does not, the likely mistake is looked for and named, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -40,16 +40,13 @@ class ContributionAccounting(Invariant):
         self._last_closed: Closed | None = None
         self._unseen: list[tuple[int, int, int]] = []  # (step, worker, incarnation) named and never recorded
         self._told: dict[int, list[Contributed]] = {}  # by step, until it is complete; without the gradients
-        self._handlers: dict[type, Callable[[Entry], None]] = {
+        self.handlers = {
             Closed: self._on_closed,
             Committed: self._on_committed,
             Contributed: self._on_contributed,
             Reduced: self._on_reduced,
             Summed: self._on_summed,
         }
-
-    def on_fact(self, entry: Entry) -> None:
-        self._handlers[type(entry.fact)](entry)
 
     # ------------------------------------------------------------ what is told
 

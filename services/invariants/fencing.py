@@ -7,7 +7,7 @@ in its own numbering, and rest on members of that generation alone. A scenario t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from services.invariants.base import Invariant
 from services.ledger import Ledger
@@ -46,7 +46,7 @@ class Fencing(Invariant):
         self._ended: set[tuple[int, int]] = set()  # (worker, incarnation) held for dead
         self._highest = 0
         self._early: dict[int, list[Entry]] = {}  # generation not known yet -> what members told of it
-        self._handlers: dict[type, Callable[[Entry], None]] = {
+        self.handlers = {
             Admitted: self._on_admitted,
             Died: self._on_died,
             Regrouped: self._on_regrouped,
@@ -60,9 +60,6 @@ class Fencing(Invariant):
             Refused: self._on_refused,
             Expectation: self._on_expectation,
         }
-
-    def on_fact(self, entry: Entry) -> None:
-        self._handlers[type(entry.fact)](entry)
 
     def finish(self) -> None:
         if self.refused_stale < self._promised:
@@ -143,6 +140,10 @@ class Fencing(Invariant):
         fact = entry.fact
         assert isinstance(fact, StateApplied)
         if fact.adopted:
+            return
+        known = self.ledger.members.get(fact.generation)
+        if known is not None and known.get(fact.worker) == fact.incarnation:
+            self.checks += 1  # the usual case
             return
         if fact.generation > self.ledger.generation:
             self._early.setdefault(fact.generation, []).append(entry)

@@ -1,7 +1,8 @@
 """Liveness: once all faults are undone, steps commit again within the scenario's bound, and the run comes to its end.
 
 After `Healed(bound_ms, clean_steps)` each of the next `clean_steps` commits must follow within `bound_ms` of the one
-before (the first: of the healing), by the time at which the verifier heard of them. The run must then finish, or stop
+before (the first: of the healing), by the time at which the verifier heard of them. Steps above `Healed.step` that it
+heard of before the healing, since it was away, followed within any bound. The run must then finish, or stop
 by the condition that the scenario promised (`Expectation.promises["condition"]`). One that does not end, and of which
 no step was heard for longer than the bound when the driver gave it up, stands still, which is a violation too.
 """
@@ -35,6 +36,9 @@ class Liveness(Invariant):
         if isinstance(fact, Healed):
             self._healed, self._since_ms, self._clean = fact, entry.at_ms, 0
             self._moved_ms = entry.at_ms
+            if fact.step >= 0:
+                self._clean = min(fact.clean_steps, max(0, self._head - fact.step))
+                self.checks += self._clean
         elif isinstance(fact, Expectation):
             self._condition = str(fact.promises.get("condition", "finished"))
         elif isinstance(fact, Finished):
