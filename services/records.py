@@ -18,12 +18,12 @@ from services.shard_records import (
     ShardLoaded,
     ShardPrepared,
     ShardProven,
-    ShardSwapped,
     ShardsCommitted,
     ShardsEvaluated,
     ShardsOpened,
     ShardsRolledBack,
     ShardsSwapped,
+    ShardSwapped,
     Stale,
 )
 
@@ -318,10 +318,15 @@ class FaultMissed:
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """All faults are undone; a step must commit within `bound_ms` of the role clock, `clean_steps` steps in all."""
+    """All faults are undone; a step must commit within `bound_ms` of the role clock, `clean_steps` steps in all.
+
+    `step` is the newest committed one that the driver had heard of: records of different reporters arrive in any
+    order, above all at a verifier that was away. -1: not told; then the order of arrival decides.
+    """
 
     bound_ms: float
     clean_steps: int
+    step: int = -1
 
 
 @dataclass(frozen=True, slots=True)
