@@ -91,6 +91,7 @@ class Driver:
         self._stall_ms += max((_lasts_ms(fault) for fault in scenario.faults), default=0.0)
         self._opened_once = False
         self._healed = False
+        self._committed = 0  # newest committed step heard of
         self._finished = False
         self._repeating = 0  # the launch of a coordinator that records its log again, until it says that it recovered
         self._aborted = False
@@ -202,6 +203,10 @@ class Driver:
     def _observed(self, fact: Fact) -> list[Action]:
         if isinstance(fact, _PROGRESS):
             self._progress_ms = self._board.now_ms
+        if isinstance(fact, Committed | ShardsCommitted):
+            self._committed = fact.step
+        elif isinstance(fact, RolledBack | ShardsRolledBack):
+            self._committed = fact.to_step
         actions: list[Action] = []
         if isinstance(fact, Opened | ShardsOpened):
             actions += self._first_opened() + self._left_behind(fact.step)
@@ -295,7 +300,7 @@ class Driver:
         if self._healed or self._finished or not done:
             return []
         self._healed = True
-        return [Tell(Healed(self._scenario.liveness_bound_ms, self._scenario.clean_steps))]
+        return [Tell(Healed(self._scenario.liveness_bound_ms, self._scenario.clean_steps, self._committed))]
 
 
 def _verifier_comes_back(act: Act) -> bool:

@@ -10,7 +10,7 @@ def test_a_clean_run_heals_at_once() -> None:
     play = Play(load_scenario("clean"))
     play.clear()
     play.opened(40, 1)
-    assert play.text == "40 coordinator: Opened 1 1 0\n  Tell Healed 20000.0 3\n"
+    assert play.text == "40 coordinator: Opened 1 1 0\n  Tell Healed 20000.0 3 0\n"
 
 
 def test_a_kill_from_the_hold_to_the_healing() -> None:
@@ -28,5 +28,5 @@ def test_a_kill_from_the_hold_to_the_healing() -> None:
         "  ThawTimers",
         "  Tell FaultActed 1-kill-worker-2 {'role': 'worker-2', 'step': 5, 'phase': 'reduce', 'exit_code': -9}",
         "  Tell FaultUndone 1-kill-worker-2 {'how': 'nothing to undo: worker-2 stays out'}",
-        "  Tell Healed 20000.0 3",
+        "  Tell Healed 20000.0 3 0",
     ]

@@ -34,6 +34,14 @@ def test_an_end_too_soon_after_the_healing() -> None:
     assert_unknown(_healed(6, 1000.0, clean_steps=3), "the run ended 1 steps after the healing", NAME)
 
 
+def test_steps_heard_of_before_the_healing_count_from_the_step_it_names() -> None:
+    """A verifier that was away hears of the steps first and of the healing last."""
+    late = HonestRun().insert_before(Finished, {}, "driver", Healed(1000.0, 3, step=3))
+    assert late.judge()["verdict"] == "pass"
+    too_late = HonestRun().insert_before(Finished, {}, "driver", Healed(1000.0, 3, step=5))
+    assert_unknown(too_late, "the run ended 1 steps after the healing", NAME)
+
+
 def test_a_stop_after_the_healing() -> None:
     run = _healed(6, 1000.0, clean_steps=3).replace(Finished, {}, condition="nobody left")
     part = find(run.judge(), NAME)
