@@ -159,6 +159,17 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class SendStored:
+    """As `Send`, once the verifier has stored every record made so far; at once while it cannot be reached.
+
+    The host keeps it until then, so a shell never sees it. What depends on the message then has its evidence.
+    """
+
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Close every link with `peer` that claims `incarnation`: it is no longer a member."""
 
@@ -241,5 +252,6 @@ class Stop:
 
 
 Effect = (
-    Send | Cut | Compute | Persist | Load | SetTimer | CancelTimer | Record | Phase | Note | Identify | Stop
+    Send | SendStored | Cut | Compute | Persist | Load | SetTimer | CancelTimer | Record | Phase | Note | Identify
+    | Stop
 )  # fmt: skip

@@ -4,6 +4,7 @@ The simulator and the gRPC shell both drive `Host`, and only carry out what it r
 `services.events`, and to pass `Linked(VERIFIER)` when the reporting link comes up. The host
 
 - numbers each `Record`, keeps it until the verifier has stored it, and re-sends after a reconnect;
+- keeps a `SendStored` until the records made before it are stored;
 - stops the role at an armed hold: the rest of its effects and all later events wait until `release`;
 - tells of every persist that returned (`Durable`), in the same numbering as the role's own facts.
 """
@@ -32,6 +33,7 @@ from services.events import (
     Received,
     Record,
     Send,
+    SendStored,
     SetTimer,
     Stop,
     TimerFired,
@@ -138,6 +140,10 @@ class Recorder:
     def unstored(self) -> int:
         return len(self._kept)
 
+    def has_stored(self, number: int) -> bool:
+        """Whether the record of this number, and every one before it, is stored."""
+        return not self._kept or self._kept[0].sequence > number
+
     def _batches(self, records: list[Numbered]) -> list[Report]:
         cuts = range(0, len(records), REPORT_RECORDS_MAX)
         return [Report(self.source, self.launch, tuple(records[at : at + REPORT_RECORDS_MAX])) for at in cuts]
@@ -155,6 +161,7 @@ class Host:
         self._announced = True  # the standing hold has been reported
         self._effects: deque[Effect] = deque()  # of the role, not carried out: behind a hold
         self._events: deque[Event] = deque()  # for the role, not handled: behind a hold
+        self._late: deque[tuple[int, Send]] = deque()  # number of the record that must be stored first
         self._persists: dict[str, Persist] = {}
         self._reporting = False
         self._report_due = False  # the timer is running
@@ -205,6 +212,7 @@ class Host:
         """Handle what concerns the reporting link. True when the role need not see the event."""
         if isinstance(event, Received) and isinstance(event.message, Stored):
             self.recorder.stored(event.message)
+            self._send_late(out)
             return True
         if isinstance(event, TimerFired) and event.name == REPORT_TIMER:
             self._report_due = False
@@ -216,6 +224,7 @@ class Host:
             return False
         if isinstance(event, Unlinked) and event.peer == VERIFIER and self.name != VERIFIER:
             self._reporting = False
+            self._send_late(out)
             self._announce(out)
         return False
 
@@ -234,6 +243,8 @@ class Host:
                 self._record(effect.fact, out)
             elif isinstance(effect, Phase):
                 self._pass(effect, out)
+            elif isinstance(effect, SendStored):
+                self._late.append((self.recorder.last, Send(effect.to, effect.message)))
             else:
                 if isinstance(effect, Persist):
                     self._persists[effect.token] = effect
@@ -257,12 +268,18 @@ class Host:
     def _flush(self, out: list[HostEffect]) -> None:
         """Report at once when somebody waits for the records (a standing hold, the end), else a little later."""
         if self.recorder.pending and self._reporting:
-            if self._standing is not None or self._stopping or self.recorder.pending >= REPORT_RECORDS_MAX:
+            awaited = self._standing is not None or self._stopping or bool(self._late)
+            if awaited or self.recorder.pending >= REPORT_RECORDS_MAX:
                 self._report(out)
             elif not self._report_due:
                 self._report_due = True
                 out.append(SetTimer(REPORT_TIMER, REPORT_EVERY_MS))
+        self._send_late(out)
         self._announce(out)
+
+    def _send_late(self, out: list[HostEffect]) -> None:
+        while self._late and (not self._reporting or self.recorder.has_stored(self._late[0][0])):
+            out.append(self._late.popleft()[1])
 
     def _report(self, out: list[HostEffect]) -> None:
         if self._reporting:

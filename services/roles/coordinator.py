@@ -123,7 +123,7 @@ class Coordinator(Stepping):
     # ------------------------------------------------------------ checkpoint
 
     def _ask_for_checkpoint(self) -> None:
-        writer = self.peers.members()[0]
+        writer = self._writer()
         self._send(writer.name, SaveCheckpoint(self.generation, self.step, sampler_to_json(self.sampler)))
 
     def _checkpoint_saved(self, peer: Peer, saved: CheckpointSaved) -> None:

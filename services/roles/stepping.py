@@ -56,6 +56,7 @@ class Stepping(Replicas):
         super().__init__(config, launch, dataset_blob)
         self.sampler = Sampler(config.sample_count, config.seed)
         self.current: StepState | None = None
+        self._contributed: frozenset[int] = frozenset()  # workers that contributed to the step that was applied last
         self._elements = parameter_count(config.model)
 
     # ------------------------------------------------------------ to be added by the subclass
@@ -109,7 +110,7 @@ class Stepping(Replicas):
             self._send(peer.name, self._close_message())
         elif self.stage == "apply" and peer.worker not in now.applied:
             self._send(peer.name, self._commit_message())
-        elif self.stage == "checkpoint" and peer is self.peers.members()[0]:
+        elif self.stage == "checkpoint" and peer is self._writer():
             self._ask_for_checkpoint()
 
     # ------------------------------------------------------------ messages of a step
@@ -348,6 +349,7 @@ class Stepping(Replicas):
         self._out.append(Record(StepApplied(now.committed.step, self.generation, rows)))
         self._out.append(CancelTimer("resend"))
         self.step = now.committed.step
+        self._contributed = frozenset(worker for worker, _, _ in now.committed.contributors)
         self.digests = (rows[0][2], rows[0][3])
         self.current = None
         due = self.step % self.config.checkpoint_every == 0 or self.step == self.config.steps
@@ -357,6 +359,11 @@ class Stepping(Replicas):
             self._out.append(SetTimer("resend", self.config.timing.resend_ms))
         else:
             self._boundary()
+
+    def _writer(self) -> Peer:
+        """Who writes the checkpoint: the lowest contributor, who shows the verifier the step's value, if it lives."""
+        members = self.peers.members()
+        return next((peer for peer in members if peer.worker in self._contributed), members[0])
 
     # ------------------------------------------------------------ deaths
 

@@ -6,6 +6,7 @@ from services.events import (
     COORDINATOR,
     Persist,
     Record,
+    SendStored,
 )
 from services.jobs import (
     EncodeCheckpointJob,
@@ -69,7 +70,7 @@ class ServingWorker(JoiningWorker):
             return
         if self._saving == (message.generation, message.step):
             if isinstance(self._answered, CheckpointSaved):
-                self._send(COORDINATOR, self._answered)
+                self._say_saved(self._answered)
             return
         self._saving = (message.generation, message.step)
         self._sampler_json = message.sampler_json
@@ -95,4 +96,9 @@ class ServingWorker(JoiningWorker):
         if not error_name:
             written = CheckpointWritten(self.worker, self.incarnation, step, name, *digests, self._sampler_json)
             self._now_out.append(Record(written))
-        self._answer(CheckpointSaved(generation, step, name, *digests, error_name))
+        self._say_saved(CheckpointSaved(generation, step, name, *digests, error_name))
+
+    def _say_saved(self, message: CheckpointSaved) -> None:
+        """Once the evidence is stored: whoever comes back from this checkpoint finds the steps before it judgeable."""
+        self._answered = message
+        self._now_out.append(SendStored(COORDINATOR, message))

@@ -15,6 +15,7 @@ from services.events import (
     Received,
     Record,
     Send,
+    SendStored,
     SetTimer,
     Stop,
     TimerFired,
@@ -152,3 +153,24 @@ def test_without_a_verifier_facts_are_counted_and_let_go() -> None:
     for _ in range(3):
         recorder.add(FACT)
     assert (recorder.last, recorder.pending, recorder.unstored, recorder.report()) == (3, 0, 0, [])
+
+
+def test_what_needs_its_evidence_stored_is_sent_when_that_is() -> None:
+    saying = SendStored("coordinator", Stored("worker-1", 1, 99))
+    host = Host("worker-1", 1, Script([], [Record(FACT), saying], [Record(FACT)]))
+    host.handle(0.0, Linked(VERIFIER, 0))
+    out = host.handle(1.0, TimerFired("go"))
+    assert reports(out) == [(1,)]  # at once: somebody waits for it
+    assert Send("coordinator", saying.message) not in out
+    assert Send("coordinator", saying.message) not in host.handle(2.0, TimerFired("more"))
+    assert host.handle(3.0, Received(VERIFIER, 1, Stored("worker-1", 1, 0))) == []
+    assert host.handle(4.0, Received(VERIFIER, 1, Stored("worker-1", 1, 1))) == [Send("coordinator", saying.message)]
+
+
+def test_nobody_waits_for_a_verifier_that_is_away() -> None:
+    saying = SendStored("coordinator", Stored("worker-1", 1, 99))
+    host = Host("worker-1", 1, Script([], [Record(FACT), saying], [], [Record(FACT), saying]))
+    host.handle(0.0, Linked(VERIFIER, 0))
+    host.handle(1.0, TimerFired("go"))
+    assert Send("coordinator", saying.message) in host.handle(2.0, Unlinked(VERIFIER, 0))
+    assert Send("coordinator", saying.message) in host.handle(3.0, TimerFired("again"))
