@@ -21,7 +21,7 @@ from testbed.exit_codes import ExitCode
 
 limit_blas_threads()  # the commands below load numpy when they run, not before
 
-from testbed.commands import bench, doctor, mutations, roles, run, runs, scenarios, sweep, verify  # noqa: E402
+from testbed.commands import baseline, bench, doctor, experiments, mutations, roles, run, runs, scenarios, sweep, verify  # noqa: E402
 
 app = typer.Typer(
     name="gradstorm",
@@ -36,6 +36,8 @@ scenarios.add_to(app)
 verify.add_to(app)
 runs.add_to(app)
 doctor.add_to(app)
+baseline.add_to(app)
+experiments.add_to(app)
 bench.add_to(app)
 mutations.add_to(app)
 sweep.add_to(app)

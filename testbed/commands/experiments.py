@@ -1,0 +1,153 @@
+"""`gradstorm experiments`: the committed matrix of layer-sharded training, as JSON, CSV and one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from testbed.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from testbed.engines.base import ProgressSink
+    from testbed.experiments.baseline import Committed
+    from testbed.experiments.matrix import Matrix
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("experiments")(experiments)
+
+
+def experiments(
+    engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
+    only: Annotated[list[str] | None, typer.Option(metavar="ROW", help="Name of a row; may be repeated.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Fewer steps than the baseline; for a quick look.")] = None,
+    diagnostic: Annotated[
+        bool, typer.Option("--diagnostic", help="Measure error feedback, which is unsupported.")
+    ] = False,
+    folder: Annotated[Path | None, typer.Option("--dir", help="Folder of the committed files.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where results go; rows that are there are not run again.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the run folders, about 100 MB each.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
+) -> None:
+    """Run the committed experiments, compare with baseline and control. Interrupted, it goes on where it was."""
+    from testbed.experiments.baseline import experiments_folder, read_committed
+    from testbed.experiments.matrix import read_matrix
+    from testbed.run_folder import runs_home
+
+    found = experiments_folder(folder)
+    committed, matrix = _shortened(read_committed(found), steps), read_matrix(found)
+    if diagnostic:
+        document = _diagnostic(committed, matrix, only or [])
+        typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(_diagnostic_lines(document)))
+        return
+    home = out or runs_home() / f"experiments-{engine}"
+    document = _run(committed, matrix, only or [], _Runner(home, engine, keep))
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        from testbed.experiments.summary import table_of
+
+        typer.echo("\n".join([*table_of(document), f"summary.json and summary.csv are in {home}"]))
+    raise typer.Exit(document["exit_code"])
+
+
+class _Runner:
+    def __init__(self, home: Path, engine: str, keep: bool) -> None:
+        from testbed.experiments.rows import RowRunner
+
+        home.mkdir(parents=True, exist_ok=True)
+        self.rows = RowRunner(home, engine, keep)
+
+
+def _shortened(committed: Committed, steps: int | None) -> Committed:
+    from dataclasses import replace
+
+    if steps is None:
+        return committed
+    config = replace(committed.baseline.config, steps=steps)
+    return replace(committed, baseline=replace(committed.baseline, config=config))
+
+
+def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner) -> dict[str, Any]:
+    from testbed.api import one_blas_thread
+    from testbed.experiments import baseline as central
+    from testbed.experiments.matrix import scenario_of
+    from testbed.experiments.summary import csv_of, document_of
+    from testbed.run_folder import write_json
+
+    wanted = matrix.named(only)
+    with one_blas_thread():
+        measured = central.document_of(committed, central.measure(committed))
+    _say(f"baseline: evaluation loss {measured['final_eval_loss']!r} after {measured['steps']} steps")
+    rows = []
+    for number, row in enumerate(wanted, start=1):
+        head = f"{number}/{len(wanted)} {row.name}"
+        scenario = scenario_of(row, matrix, committed.baseline, committed.baseline.config.steps)
+        done, was_there = runner.rows.run(row.name, scenario, _sink(head, measured["steps"]))
+        how = "kept from before" if was_there else "run"
+        _say(f"{head}: {done['verdict']}, evaluation loss {done['final_eval_loss']!r} ({how})")
+        rows.append(done)
+    document = document_of(runner.rows.engine, rows, measured)
+    document["exit_code"] = int(_exit_code(document))
+    write_json(runner.rows.home / "summary.json", document)
+    (runner.rows.home / "summary.csv").write_text(csv_of(document), encoding="utf-8")
+    return document
+
+
+def _exit_code(document: dict[str, Any]) -> ExitCode:
+    from testbed.experiments.summary import must_hold
+
+    verdicts = {row["verdict"] for row in document["rows"]}
+    if "violated" in verdicts or not must_hold(document):
+        return ExitCode.VIOLATED
+    return ExitCode.UNKNOWN if verdicts - {"pass"} else ExitCode.PASS
+
+
+def _sink(head: str, steps: int) -> Callable[[], ProgressSink]:
+    from testbed.experiments.progress import RowProgress
+
+    return lambda: RowProgress(head, steps)
+
+
+def _diagnostic(committed: Committed, matrix: Matrix, only: list[str]) -> dict[str, Any]:
+    from testbed.api import one_blas_thread
+    from testbed.experiments import baseline as central
+    from testbed.experiments.diagnostic import measure, row
+    from training.errors import ConfigurationError
+
+    wanted = [one for one in matrix.diagnostic if not only or one.name in only]
+    if not wanted:
+        raise ConfigurationError(f"the diagnostic has {', '.join(one.name for one in matrix.diagnostic)}")
+    with one_blas_thread():
+        loss = central.measure(committed).final_evaluation_loss
+        rows = []
+        for one in wanted:
+            _say(f"{one.name}: measuring with and without error feedback")
+            with_it, without = (
+                measure(committed.baseline, committed.corpus, matrix.shards, one.keep_percent, one.bits, feedback)
+                for feedback in (True, False)
+            )
+            rows.append(row(one.name, with_it, without, loss))
+    return {"schema": "gradstorm.diagnostic/1", "baseline": {"final_eval_loss": loss}, "rows": rows}
+
+
+def _diagnostic_lines(document: dict[str, Any]) -> list[str]:
+    lines = [
+        "| name | final_eval_loss | without feedback | delta_to_baseline | payload_bytes | |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in document["rows"]:
+        numbers = [f"{row[key]:.6f}" for key in ("final_eval_loss", "without_feedback", "delta_to_baseline")]
+        lines.append(f"| {row['name']} | {' | '.join(numbers)} | {row['payload_bytes']} | unsupported |")
+    return [*lines, document["rows"][0]["why"]]
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

@@ -1,0 +1,1 @@
+"""The committed experiments of layer-sharded training: baseline, matrix of rows, diagnostic."""

@@ -1,0 +1,66 @@
+"""Running the rows: each a run like any other, kept as one small JSON file, so that an interrupted matrix goes on.
+
+A kept row counts only if it was made by the same configuration, engine, numerics and version; otherwise it is run anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import testbed
+from chaos.scenario import Scenario
+from testbed.engines.base import ProgressSink
+from testbed.environment import versions
+from testbed.run_folder import write_json
+from training.numerics import fingerprint
+
+KEPT = (
+    "verdict", "exit_code", "reasons", "stop_condition", "stop_reason", "steps_committed", "steps_checked",
+    "final_eval_loss", "params_sha256", "payload_bytes", "payload_bytes_total", "dense_bytes", "boundaries", "density",
+    "ratio", "rms_error", "max_error", "ages", "evaluation_curve",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RowRunner:
+    """Runs rows under `home` on `engine`. `keep`: leave the whole run folders (about 100 MB each)."""
+
+    home: Path
+    engine: str
+    keep: bool = False
+
+    def run(self, name: str, scenario: Scenario, sink: Callable[[], ProgressSink]) -> tuple[dict[str, Any], bool]:
+        """The row's document, and whether it was there already. Raises GradstormError when it cannot be run."""
+        path, digest = self.home / f"{name}.json", self._digest(scenario)
+        before = _read(path)
+        if before.get("digest") == digest:
+            return before, True
+        folder = self.home / "runs" / name
+        if folder.exists():
+            shutil.rmtree(folder)  # of an earlier, interrupted attempt at this very row
+        result = testbed.run(scenario, self.engine, out=folder, progress=sink())
+        row = {"name": name, "digest": digest, **{key: result.document.get(key) for key in KEPT}}
+        row["run_dir"] = str(folder)
+        if result.passed and not self.keep:
+            shutil.rmtree(folder)
+            row["run_dir"] = ""
+        if result.verdict != "unknown":
+            write_json(path, row)
+        return row, False
+
+    def _digest(self, scenario: Scenario) -> str:
+        parts = [scenario.model_dump(mode="json"), self.engine, fingerprint(), versions()]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}

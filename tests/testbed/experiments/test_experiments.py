@@ -1,0 +1,136 @@
+"""Baseline and experiments from the command line: equal digit for digit, resumable, and changed files are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.cli import run_command
+from testbed.experiments.baseline import experiments_folder, read_committed
+from testbed.experiments.matrix import read_matrix, scenario_of
+from testbed.experiments.summary import csv_of, document_of, findings, table_of
+from training.boundary_codec.feedback import WHY_UNSUPPORTED
+
+COMMITTED = experiments_folder()
+ROWS = ["control", "delay-1ms", "delay-2ms", "jitter-reorder", "decay-1ms", "decay-2ms", "decay-jitter-reorder"]
+ROWS += ["top25-8bit", "top25-12bit", "top50-8bit", "top50-6bit", "top50-4bit"]
+ROWS += [f"top50-{bits}bit-decay-{how}" for bits in (6, 4) for how in ("1ms", "2ms", "jitter-reorder")]
+
+
+def experiments(out: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any], str]:
+    code = run_command(["experiments", "--steps", "3", "--out", str(out), "--json", *arguments])
+    said = capsys.readouterr()
+    return code, json.loads(said.out) if said.out else {}, said.err
+
+
+def test_the_matrix_has_the_rows_of_the_design_and_each_is_a_sound_scenario() -> None:
+    matrix, committed = read_matrix(COMMITTED), read_committed(COMMITTED)
+    assert [row.name for row in matrix.rows] == ROWS
+    for row in matrix.rows:
+        assert scenario_of(row, matrix, committed.baseline).training.steps == 100
+
+
+def test_control_and_delay_equal_the_baseline_and_nothing_is_run_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, first, said = experiments(tmp_path / "x", capsys, "--only", "control", "--only", "delay-1ms")
+    assert code == 0, said
+    assert [row["name"] for row in first["rows"]] == ["control", "delay-1ms"]
+    assert {row["final_eval_loss"] for row in first["rows"]} == {first["baseline"]["final_eval_loss"]}
+    assert (
+        {row["delta_to_baseline"] for row in first["rows"]}
+        == {row["delta_to_control"] for row in first["rows"]}
+        == {0.0}
+    )
+    assert all(item["holds"] for item in first["findings"])
+    assert first["rows"][1]["ages"] == {"1": 12}
+    code, again, said = experiments(tmp_path / "x", capsys, "--only", "control", "--only", "delay-1ms")
+    assert (code, again["rows"]) == (0, first["rows"])
+    assert said.count("(kept from before)") == 2
+    assert (tmp_path / "x" / "summary.csv").read_text() == csv_of(again)
+
+
+def test_a_row_alone_is_measured_against_the_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, document, _ = experiments(tmp_path / "x", capsys, "--only", "top50-6bit")
+    (row,) = document["rows"]
+    assert (code, document["control_was_run"], row["verdict"]) == (0, False, "pass")
+    assert row["delta_to_control"] == row["delta_to_baseline"] != 0.0
+    values = 8 * 64 * 32
+    assert row["payload_bytes"] == 16 + values // 8 + values // 2 * 6 // 8  # header, bitmap, six bits for every other
+    assert row["ratio"] == 8 * values / row["payload_bytes"]
+    assert row["density"] <= 0.5
+    assert not (tmp_path / "x" / "runs" / "top50-6bit").exists()
+
+
+def test_an_unknown_row_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = experiments(tmp_path / "x", capsys, "--only", "top50-6bits")
+    assert (code, said) == (2, "gradstorm: no experiment is called 'top50-6bits'; did you mean 'top50-6bit'?\n")
+
+
+def test_findings_say_what_does_not_hold() -> None:
+    def row(name: str, loss: float, curve: int = 0) -> dict[str, Any]:
+        return {"name": name, "final_eval_loss": loss, "evaluation_curve": [curve], "ages": {}, "verdict": "pass"}
+
+    rows = [row("control", 2.0), row("delay-1ms", 2.0, 1), row("top50-4bit", 2.2)]
+    rows += [row("top50-4bit-decay-1ms", 2.1), row("top50-4bit-decay-2ms", 2.3)]
+    baseline = {"final_eval_loss": 2.5, "committed_eval_loss": 2.5, "within_tolerance": True}
+    found = {item["claim"]: item["holds"] for item in findings({one["name"]: one for one in rows}, baseline)}
+    assert found == {
+        "control equals the baseline digit for digit": False,
+        "delay-1ms: curve identical to the control": False,
+        "top50-4bit: compression only < 1 ms decay < 2 ms decay": False,
+    }
+    assert sum("DOES NOT HOLD" in line for line in table_of(document_of("sim", rows, baseline))) == 3
+
+
+# ---------------------------------------------------------------- baseline
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the committed files, with few steps."""
+    copy = tmp_path / "experiments"
+    shutil.copytree(COMMITTED, copy)
+    config = json.loads((copy / "baseline_config.json").read_text())
+    (copy / "baseline_config.json").write_text(json.dumps({**config, "steps": 10}))
+    curve = (copy / "baseline_curve.csv").read_text().splitlines(keepends=True)
+    (copy / "baseline_curve.csv").write_text("".join(curve[:12]))
+    return copy
+
+
+def test_the_baseline_is_within_the_tolerance(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["baseline", "--dir", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["within_tolerance"]
+    assert document["repeatable"]
+    assert abs(document["final_eval_loss"] - document["committed_eval_loss"]) <= 1e-9
+
+
+def test_another_curve_is_a_violation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "baseline_curve.csv"
+    lines = path.read_text().splitlines()
+    step, loss, evaluated = lines[-1].split(",")
+    path.write_text("\n".join([*lines[:-1], f"{step},{loss},{float(evaluated) + 2e-9!r}"]))
+    assert run_command(["baseline", "--dir", str(folder)]) == 1
+    assert "DIFFERS FROM" in capsys.readouterr().out
+
+
+def test_a_changed_evaluation_artifact_is_refused_by_its_hash(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "evaluation_batch.json"
+    path.write_text(path.read_text().replace("[10,19,", "[10,20,", 1))
+    for command in (["baseline"], ["experiments", "--out", str(folder / "out")]):
+        assert run_command([*command, "--dir", str(folder)]) == 2
+        assert "evaluation_batch.json was changed: its tokens have SHA-256" in capsys.readouterr().err
+
+
+def test_the_diagnostic_is_marked_unsupported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["experiments", "--diagnostic", "--dir", str(folder), "--json"]
+    assert run_command(command) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["name"] for row in rows] == ["top25-8bit-error-feedback", "top10-4bit-error-feedback"]
+    assert all(row["supported"] is False and row["why"] == WHY_UNSUPPORTED for row in rows)
+    assert all(row["delta_to_no_feedback"] != 0.0 for row in rows)
