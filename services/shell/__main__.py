@@ -37,6 +37,9 @@ def read_options(arguments: list[str], environment: dict[str, str]) -> ShellOpti
     parser.add_argument("--folder", required=True, help="root of the role's disk")
     parser.add_argument("--driver", default="", help="HOST:PORT of the run's driver")
     parser.add_argument("--peer", dest="peers", type=_pair, action="append", default=[], help="ROLE=HOST:PORT")
+    parser.add_argument(
+        "--via", type=_pair, action="append", default=[], help="ROLE=HOST:PORT at which to dial it, wherever it listens"
+    )
     parser.add_argument("--listen", default="127.0.0.1:0", help="HOST:PORT (default: a free port on loopback)")
     parser.add_argument("--advertise", default="", help="HOST:PORT at which others reach this role")
     parser.add_argument("--factory", default=ShellOptions.__dataclass_fields__["factory"].default)
@@ -44,7 +47,10 @@ def read_options(arguments: list[str], environment: dict[str, str]) -> ShellOpti
     parser.add_argument("--observe", action="store_true", help="tell the driver of every fact")
     parser.add_argument("--no-evidence", dest="evidence", action="store_false", help="the run has no verifier")
     given = vars(parser.parse_args(arguments))
-    return ShellOptions(token=environment.get(TOKEN_VARIABLE, ""), **{**given, "peers": tuple(given["peers"])})
+    return ShellOptions(
+        token=environment.get(TOKEN_VARIABLE, ""),
+        **{**given, "peers": tuple(given["peers"]), "via": tuple(given["via"])},
+    )
 
 
 def main() -> int:

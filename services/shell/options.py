@@ -47,6 +47,7 @@ class ShellOptions:
     folder: str
     driver: str = ""
     peers: tuple[tuple[str, str], ...] = ()
+    via: tuple[tuple[str, str], ...] = ()  # role -> where to dial it instead of where it listens: a proxy of our own
     listen: str = "127.0.0.1:0"
     advertise: str = ""  # how others reach this role, when it is not the address that it listens on
     factory: str = "services.shell.cast:make_role"

@@ -78,6 +78,7 @@ class Switchboard:
         self._links: dict[str, Link] = {}  # by peer: where what we send goes
         self._others: set[Link] = set()  # inbound ones beside our own dialled link
         self._diallers: dict[str, Dialler] = {}
+        self._via = dict(options.via)
         self._directory: dict[str, str] = {}
         self._hearsay: dict[str, str] = {}  # addresses that messages named
         self._waiting: dict[str, _Waiting] = {}
@@ -142,7 +143,9 @@ class Switchboard:
         return Hello(self.options.role, self.options.launch, self.incarnation, peer)
 
     def address_of(self, peer: str) -> str:
-        return self._directory.get(peer) or self._hearsay.get(peer, "")
+        """Where to dial the peer; empty while nobody has said that it listens anywhere."""
+        listens_at = self._directory.get(peer) or self._hearsay.get(peer, "")
+        return self._via.get(peer, listens_at) if listens_at else ""
 
     def why_not(self, hello: Hello) -> str:
         """Why a caller that introduces itself like this is refused; empty when it is welcome."""

@@ -37,6 +37,8 @@ class ContainerSpec:
     folders: tuple[tuple[Path, str], ...] = ()  # (on the host, in the container), writable
     ports: tuple[int, ...] = ()  # reachable from this machine's loopback, each at a free port
     user: str = ""
+    hostname: str = ""  # resolves to its address on the first network, inside of it
+    health_check: bool = True  # the image's own; off where the driver hears from the role anyway
     memory_bytes: int = 0  # 0: no limit
     cpus: float = 0.0
 

@@ -97,6 +97,12 @@ class Docker:
             )
             return str(made["Id"])
 
+    def gateway(self, network: str) -> str:
+        """The address that this machine has on the network, empty when it has none."""
+        with self._asking(f"looking at network {network}"):
+            configured = self._api.inspect_network(network)["IPAM"]["Config"] or []
+        return next((str(one["Gateway"]) for one in configured if one.get("Gateway")), "")
+
     def remove_network(self, name: str) -> None:
         """One that is not there is no error; one that containers hang on is (DockerRefused)."""
         try:
@@ -172,6 +178,8 @@ class Docker:
                 entrypoint=list(spec.entrypoint) if spec.entrypoint is not None else None,
                 environment=dict(spec.environment),
                 user=spec.user or None,
+                hostname=spec.hostname or None,
+                healthcheck=None if spec.health_check else {"test": ["NONE"]},
                 labels=spec.labels,
                 ports=list(spec.ports),
                 host_config=host,

@@ -1,4 +1,4 @@
-"""The engine `local`: one operating-system process per role on this machine, gRPC on loopback, real signals.
+"""The engine `local`, and a run whose roles are real processes in some `Place`: on this machine, or in containers.
 
     launch all roles -> each dials the driver -> holds armed, directory published -> the run
     -> the coordinator finishes (or the driver gives up) -> roles leave -> Conclude -> verdict -> everything reaped
@@ -21,6 +21,7 @@ import structlog
 from chaos.actions import (
     AbortRun,
     Action,
+    ApplyLinkFault,
     ArmHold,
     CorruptCheckpoint,
     DriverEvent,
@@ -29,6 +30,7 @@ from chaos.actions import (
     FreezeTimers,
     Kill,
     Launch,
+    LinkMeasured,
     ReleaseHold,
     Resume,
     RoleExited,
@@ -39,6 +41,7 @@ from chaos.actions import (
     Suspend,
     Tell,
     ThawTimers,
+    UndoLinkFault,
 )
 from chaos.driver import Driver
 from chaos.scenario import Scenario, refusals
@@ -60,7 +63,9 @@ from services.shell.rooted_disk import RootedDisk
 from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
 from testbed.engines.local_cast import first_cast
+from testbed.engines.local_place import LocalPlace
 from testbed.engines.local_roles import LocalRoles, all_but_verifier
+from testbed.engines.place import Ears, Place
 from testbed.engines.process import log_tail
 from testbed.run_folder import RunFolder
 
@@ -86,7 +91,7 @@ class LocalEngine:
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         """One run, start to end. Raises EngineError; KeyboardInterrupt passes through, with nothing left behind."""
-        return asyncio.run(_run(plan, folder, progress))
+        return asyncio.run(run_in(LocalPlace(plan, folder), plan, folder, progress))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +125,13 @@ class _Nudge:
     """Nothing happened but that a condition may hold now."""
 
 
-_Item = _Said | _Exited | _Rang | _Unexplained | _Nudge
+_Item = _Said | _Exited | _Rang | _Unexplained | _Nudge | LinkMeasured | EngineError
 
 
-async def _run(plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
+async def run_in(place: Place, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
+    """One run with its roles in that place, which is closed afterwards."""
     with (folder.logs / "driver.1.log").open("a", encoding="utf-8") as log_file:
-        run = LocalRun(plan, folder, progress, _log_to(log_file))
+        run = LocalRun(place, plan, folder, progress, _log_to(log_file))
         try:
             return await run.go()
         finally:
@@ -148,7 +154,8 @@ def _log_to(file: Any) -> Any:
 class LocalRun:
     """One run. Belongs to one asyncio loop. Duty of the caller: `await close()` on every way out."""
 
-    def __init__(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink, log: Any) -> None:
+    def __init__(self, place: Place, plan: RunPlan, folder: RunFolder, progress: ProgressSink, log: Any) -> None:
+        self._place = place
         self._plan = plan
         self._folder = folder
         self._progress = progress
@@ -157,7 +164,7 @@ class LocalRun:
         self._began_s = time.monotonic()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
         self._driver = Driver(plan.scenario, plan.config.strategy)
-        self._roles = LocalRoles(plan, folder, progress, log, lambda *gone: self._queue.put_nowait(_Exited(*gone)))
+        self._roles = LocalRoles(plan, place, progress, log)
         self._reporter = DriverReporter(plan.config.run_id, plan.token, log=log, on_judged=self._judged)
         self._tasks: list[asyncio.Task[None]] = []
         self._missing = set(first_cast(plan))  # of the first cast, not connected yet
@@ -172,7 +179,8 @@ class LocalRun:
 
     async def go(self) -> EngineOutcome:
         """Everything, in order."""
-        await self._roles.server.start()
+        put = self._queue.put_nowait
+        await self._roles.open(Ears(exited=lambda *gone: put(_Exited(*gone)), failed=put, measured=put))
         self._tasks = [self._loop.create_task(self._listen()), self._loop.create_task(self._tell_waits())]
         await self._feed(RunBegan())
         for role in first_cast(self._plan):
@@ -246,6 +254,10 @@ class LocalRun:
             case _Unexplained(event):
                 if not self._stop_condition and not self._aborted:
                     await self._feed(event)
+            case LinkMeasured():
+                await self._feed(item)
+            case EngineError():
+                raise item
             case _Nudge():
                 pass
 
@@ -277,7 +289,7 @@ class LocalRun:
             return
         self._progress.role(role, launch, "up")
         if role == VERIFIER:
-            self._reporter.verifier_at(thing.address)
+            self._reporter.verifier_at(self._place.from_here(role, thing.address))
         await self._feed(RoleLaunched(role, launch))
         await self._roles.connected(role)
         if role in self._missing:
@@ -360,8 +372,12 @@ class LocalRun:
                 self._roles.suspend(role)
             case Resume(role):
                 self._roles.resume(role)
+            case ApplyLinkFault():
+                self._place.apply(action)
+            case UndoLinkFault(fault):
+                self._place.undo(fault)
             case _:
-                raise TypeError(f"engine local has no way to carry out {action!r}")
+                raise TypeError(f"no way to carry out {action!r}")
 
     def _set_timer(self, name: str, after_ms: float) -> None:
         if (old := self._timers.pop(name, None)) is not None:

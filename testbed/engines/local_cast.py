@@ -36,14 +36,18 @@ def first_cast(plan: RunPlan) -> tuple[str, ...]:
     return cast if plan.verifier else tuple(role for role in cast if role != VERIFIER)
 
 
-def write_settings(plan: RunPlan, folder: RunFolder) -> str:
-    """Put what the factory reads into the run folder; returns the settings that go on each command line."""
+def write_settings(plan: RunPlan, folder: RunFolder, seen_at: Path | None = None) -> str:
+    """Put what the factory reads into the run folder; returns the settings that go on each command line.
+
+    `seen_at` is where the roles find the run folder, when it is not where we do.
+    """
+    seen = RunFolder(seen_at or folder.path)
     (folder.path / _CONFIG_FILE).write_text(plan.config.to_json(), encoding="utf-8")
     resume = plan.resume
     settings = {
-        "config": str(folder.path / _CONFIG_FILE),
-        "dataset": str(folder.dataset_path),
-        "resume": None if resume is None else {"folder": str(folder.resumed_from), "run_id": resume.run_id},
+        "config": str(seen.path / _CONFIG_FILE),
+        "dataset": str(seen.dataset_path),
+        "resume": None if resume is None else {"folder": str(seen.resumed_from), "run_id": resume.run_id},
         "plants": list(plan.plants),
     }
     return json.dumps(settings, sort_keys=True)
@@ -51,15 +55,16 @@ def write_settings(plan: RunPlan, folder: RunFolder) -> str:
 
 def command(role: str, launch: int, plan: RunPlan, folder: RunFolder, driver: str, settings: str) -> list[str]:
     """The command line of one launch. -P: a folder of the user's that is called services must not get in between."""
+    return [sys.executable, "-P", "-m", "services.shell", *arguments(role, launch, plan, folder.path, driver, settings)]
+
+
+def arguments(role: str, launch: int, plan: RunPlan, folder: Path, driver: str, settings: str) -> list[str]:
+    """What the shell of one launch is told; `folder` as the role sees it."""
     return [
-        sys.executable,
-        "-P",
-        "-m",
-        "services.shell",
         role,
         f"--launch={launch}",
         f"--run-id={plan.config.run_id}",
-        f"--folder={folder.path}",
+        f"--folder={folder}",
         f"--driver={driver}",
         f"--factory={_FACTORY}",
         f"--settings={settings}",

@@ -1,4 +1,4 @@
-"""The roles of a local run as its driver handles them: launched, held, released, signalled, let go.
+"""The roles of a run in a `Place` as its driver handles them: launched, held, released, signalled, let go.
 
 `LocalRoles` knows which launch of a role is the current one, keeps what each launch owes the verifier, and arms holds
 when a role connects if it is not there yet. It decides nothing.
@@ -14,34 +14,38 @@ from services.host import Hold
 from services.shell.driver_link import DriverError, DriverServer
 from testbed.engines.base import ProgressSink, RunPlan
 from testbed.engines.evidence_ledger import EvidenceLedger
-from testbed.engines.local_cast import command, environment, write_settings
-from testbed.engines.process import OnExit, ProcessGroup
-from testbed.run_folder import RunFolder
+from testbed.engines.place import Ears, Place
 
 
 class LocalRoles:
-    """Belongs to one asyncio loop. Duty of the caller: `await close()` on every way out."""
+    """Belongs to one asyncio loop. Duties of the caller: `open` first, `await close()` on every way out."""
 
-    def __init__(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink, log: Any, on_exit: OnExit) -> None:
+    server: DriverServer  # there once `open` has returned
+
+    def __init__(self, plan: RunPlan, place: Place, progress: ProgressSink, log: Any) -> None:
         self._plan = plan
-        self._folder = folder
+        self._place = place
         self._progress = progress
         self._log = log
-        self._settings = write_settings(plan, folder)
-        self._environment = environment(plan)
-        self._group = ProcessGroup(on_exit)
         self._launches: dict[str, int] = {}
         self._holds: dict[str, list[Hold]] = {}  # to be armed when the role connects
         self._killed: dict[tuple[str, int], str] = {}
-        self.server = DriverServer(plan.config.run_id, plan.token, log=log)
         self.ledger = EvidenceLedger()
+
+    async def open(self, ears: Ears) -> None:
+        """Make the place, then listen for the roles."""
+        await self._place.open(ears)
+        config = self._plan.config
+        self.server = DriverServer(config.run_id, self._plan.token, self._place.driver_listen, log=self._log)
+        await self.server.start()
 
     async def close(self) -> None:
         """Kill and reap whoever is left, then end the control links."""
         try:
-            await self._group.close()
+            await self._place.close()
         finally:
-            await self.server.stop()
+            if hasattr(self, "server"):
+                await self.server.stop()
 
     # ------------------------------------------------------------ what is known of them
 
@@ -51,7 +55,7 @@ class LocalRoles:
 
     def running(self) -> set[str]:
         """Roles whose process runs, stopped ones included."""
-        return set(self._group.live)
+        return set(self._place.running)
 
     def why_killed(self, role: str, launch: int) -> str:
         """Why we killed that launch; empty when we did not."""
@@ -64,9 +68,8 @@ class LocalRoles:
         launch = self.launch_of(role) + 1
         self._launches[role] = launch
         self.ledger.launched(role, launch)
-        line = command(role, launch, self._plan, self._folder, self.server.address, self._settings)
         self._progress.role(role, launch, "starting")
-        self._group.start(role, launch, line, self._environment, self._folder.log_path(role, launch))
+        self._place.start(role, launch, self.server.address)
 
     def kill(self, role: str, why: str, *, excused: bool) -> None:
         """SIGKILL. `excused`: a fault of the schedule wants it, so the end of its evidence may be missing."""
@@ -75,22 +78,22 @@ class LocalRoles:
         if excused:
             self.ledger.excuse(role, launch, why)
         self._progress.role(role, launch, "killed")
-        self._group.kill(role)
+        self._place.kill(role)
 
     def suspend(self, role: str) -> None:
         """SIGSTOP."""
-        self._group.suspend(role)
+        self._place.suspend(role)
         self._progress.role(role, self.launch_of(role), "stopped")
 
     def resume(self, role: str) -> None:
         """SIGCONT."""
-        self._group.resume(role)
+        self._place.resume(role)
         self._progress.role(role, self.launch_of(role), "up")
 
     def resume_all(self) -> None:
         """SIGCONT to whoever is still stopped."""
-        for role, process in self._group.live.items():
-            if process.suspended:
+        for role, suspended in self._place.running.items():
+            if suspended:
                 self.resume(role)
 
     async def arm(self, hold: Hold) -> None:
