@@ -1,0 +1,142 @@
+"""The command line from the outside: codes, streams, documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.cli import run_command
+from testbed.exit_codes import ExitCode, exit_code_of
+
+KEYS = (
+    "schema run_id run_dir engine strategy seed verdict steps_committed steps_checked kills generations params_sha256"
+    " final_loss final_accuracy worst_gradient_error noise_floor tolerance smallest_detectable_bug invariants faults"
+    " observations samples numerics"
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test has runs of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRADSTORM_HOME", raising=False)
+    return tmp_path
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of one command line."""
+    capsys.readouterr()
+    code = run_command(arguments)
+    output = capsys.readouterr()
+    return code, output.out, output.err
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and the one JSON document on stdout."""
+    code, out, _ = command(capsys, *arguments, "--json")
+    return code, json.loads(out)
+
+
+def test_a_pass_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = document(capsys, "run", "kill-worker")
+    assert code == 0
+    assert [key for key in KEYS.split() if key not in found] == []
+    assert found["schema"] == "gradstorm.run/1"
+    assert (found["verdict"], found["kills"], found["generations"]) == ("pass", 1, 2)
+    assert set(found["samples"]) == {"epochs", "committed", "lost", "repeated"}
+    assert all(set(entry) >= {"verdict", "checked", "first_violation"} for entry in found["invariants"].values())
+    (fault,) = found["faults"]
+    assert fault["witness"]["exit_code"] == -9
+    assert found["worst_gradient_error"] <= 4 * found["noise_floor"]
+    assert json.loads((Path(found["run_dir"]) / "verdict.json").read_text()) == found
+
+
+def test_the_report_ends_with_a_sentence_and_has_no_colour(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = command(capsys, "run", "clean")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("PASS: 16 of 16 steps proved, every invariant holds; open ")
+    assert "coordinator: finished at step 16" in err
+    assert "\x1b" not in out + err
+
+
+def test_a_violation_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = command(capsys, "run", "clean", "--plant", "mean-of-means", "--out", "red")
+    assert code == 1
+    assert "VIOLATED: gradient exactness: step " in out
+    assert ", worker-" in out
+    assert "active faults then: none" in out
+    assert f"run folder: {Path('red').resolve()}" in out
+    assert f"gradstorm replay {Path('red').resolve()}" in out
+    code, found = document(capsys, "replay", "red")
+    assert (code, found["same"]) == (1, {"params_sha256": True, "history": True})
+    code, found = document(capsys, "verify", "red")
+    assert (code, found["verdict"], found["saved_verdict"]) == (1, "violated", "violated")
+
+
+def test_what_is_missing_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "run", "clean", "--out", "cut")[0] == 0
+    history = Path("cut/history.jsonl")
+    lines = history.read_bytes().splitlines(keepends=True)
+    history.write_bytes(b"".join(lines[:40] + lines[41:]))
+    code, out, _ = command(capsys, "verify", "cut")
+    assert code == 4
+    assert "UNKNOWN" in out.splitlines()[-2]
+    assert out.splitlines()[-1] == "Judged again from the history: then it was pass."
+
+
+def test_the_same_options_as_in_the_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--strategy", "ps", "--workers", "3", "--seed", "5", "--steps", "4", "--batch", "2", "--lr", "0.05"]
+    code, found = document(capsys, "run", "clean", "--model", "mlp:4", "--data", "digits", *options)
+    assert code == 0
+    assert (found["strategy"], found["seed"], found["steps_committed"]) == ("ps", 5, 4)
+    assert found["samples"]["committed"] == 4 * 3 * 2
+
+
+def test_scenarios(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    code, found = document(capsys, "scenarios")
+    assert code == 0
+    assert all(set(row) >= {"name", "title", "engines", "strategies", "fixed"} for row in found["scenarios"])
+    code, out, _ = command(capsys, "scenarios", "show", "kill-worker")
+    assert code == 0
+    (home / "mine.yaml").write_text(out)
+    assert command(capsys, "run", "mine.yaml")[0] == 0
+
+
+def test_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in ("1", "2", "3"):
+        assert command(capsys, "run", "clean", "--steps", "4", "--seed", seed)[0] == 0
+    code, found = document(capsys, "runs", "list")
+    assert code == 0
+    assert [run["verdict"] for run in found["runs"]] == ["pass"] * 3
+    code, out, _ = command(capsys, "runs", "prune", "--keep", "1")
+    assert code == 0
+    assert "2 runs removed" in out
+    assert len(document(capsys, "runs", "list")[1]["runs"]) == 1
+
+
+def test_doctor_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = document(capsys, "doctor")
+    assert code == 0
+    names = {finding["name"] for finding in found["findings"]}
+    assert names >= {"python", "cores", "memory", "disk", "BLAS", "ports", "file descriptors", "gRPC", "docker"}
+    code, out, _ = command(capsys, "--version")
+    assert (code, out.split()[0]) == (0, "gradstorm")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "condition", "code"),
+    [
+        ("pass", "finished", ExitCode.PASS),
+        ("violated", "finished", ExitCode.VIOLATED),
+        ("violated", "disk ENOSPC", ExitCode.VIOLATED),
+        ("unknown", "finished", ExitCode.UNKNOWN),
+        ("unknown", "", ExitCode.UNKNOWN),
+        ("unknown", "nobody left", ExitCode.STOPPED),
+        ("pass", "nobody left", ExitCode.STOPPED),
+    ],
+)
+def test_exit_codes(verdict: str, condition: str, code: ExitCode) -> None:
+    assert exit_code_of(verdict, condition) is code
