@@ -67,6 +67,15 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
+class DataChecked:
+    """A worker (or shard) holds the run's data; `numerics` is its fingerprint, the run's own model included."""
+
+    worker: int
+    incarnation: int
+    numerics: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A message or caller was refused. `incarnation` and `generation` are the sender's, `current` the receiver's.
 
@@ -348,7 +357,7 @@ class Ended:
 
 
 Fact = (
-    RunStarted | Recovered | Admitted | Refused | Died | Regrouped | Proven | Opened | Closed | Committed
+    RunStarted | Recovered | Admitted | DataChecked | Refused | Died | Regrouped | Proven | Opened | Closed | Committed
     | StepApplied | Published | RolledBack | Finished | Contributed | Summed | Reduced | StateApplied
     | CheckpointWritten | ShardsOpened | ShardsCommitted | ShardsSwapped | ShardsRolledBack | ShardsEvaluated
     | ShardProven | Stale | ShardLoaded | BoundarySent | BoundaryUsed | ShardPrepared | ShardSwapped

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from services.records import Admitted, FaultActed, FaultArmed, FaultMissed, FaultUndone, Regrouped
+from services.records import DataChecked, FaultActed, FaultArmed, FaultMissed, FaultUndone, Regrouped
 from testbed.engines.base import EngineOutcome, RunPlan
 from testbed.exit_codes import ExitCode, exit_code_of
 from testbed.final_state import FINAL, final_part, own_fingerprint
@@ -167,8 +167,8 @@ def _deaths(row: Mapping[str, Any]) -> int:
 
 def _numerics(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     """Fingerprints of this process and of the members; equality is demanded bitwise where they agree."""
-    admitted = [told.fact for told in read_facts(folder.history_path, (Admitted,))]
-    members = {fact.numerics for fact in admitted if isinstance(fact, Admitted)}
+    checked = [told.fact for told in read_facts(folder.history_path, (DataChecked,))]
+    members = {fact.numerics for fact in checked if isinstance(fact, DataChecked)}
     return {
         "driver": own_fingerprint(plan.config),
         "members": sorted(members),

@@ -29,7 +29,7 @@ from services.messages import (
     WantData,
     Welcome,
 )
-from services.records import Admitted, Died, Regrouped
+from services.records import Admitted, DataChecked, Died, Regrouped
 from services.roles.deciding import Deciding
 from services.roles.peers import ADMITTED, LOADED, MEMBER, PROVED, SYNCING, Peer
 
@@ -126,6 +126,7 @@ class CoordinatorCore(Deciding):
             return
         if peer.state == ADMITTED:
             peer.state = LOADED
+            self._out.append(Record(DataChecked(peer.worker, peer.incarnation, message.numerics)))
             if self.stage == "boundary":
                 self._boundary()
 
