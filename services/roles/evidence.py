@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 
 from services.records import Reduced
 
@@ -27,6 +28,16 @@ class EvidenceShelf:
 
     def find(self, step: int, attempt: int) -> Reduced | None:
         return self._kept.get((step, attempt))
+
+    def take_orphans(self, members: Collection[int], worker: int) -> list[Reduced]:
+        """Values whose lowest contributor is no member any more, if `worker` is now the lowest; they are kept no more."""
+        orphans = [
+            fact for fact in self._kept.values()
+            if fact.order[0] not in members and worker == min(other for other in fact.order if other in members)
+        ]  # fmt: skip
+        for fact in orphans:
+            self._bytes -= _size(self._kept.pop((fact.step, fact.attempt)))
+        return orphans
 
     def drop(self, through_step: int) -> None:
         """Let go of every step up to this one."""

@@ -124,8 +124,8 @@ class Worker(ServingWorker):
         match message:
             case Adopt():
                 self._adopt(message)
-            case Regroup():
-                pass  # the new generation is noted; what is unanswered is asked again
+            case Regroup(_, members):
+                self._show_for_the_dead(members)  # what is unanswered is asked again
             case Open():
                 self._open(message)
             case Close():

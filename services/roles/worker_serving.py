@@ -16,6 +16,7 @@ from services.messages import (
     CheckpointSaved,
     Commit,
     Fetch,
+    Member,
     SaveCheckpoint,
 )
 from services.parts import array_parts, state_parts
@@ -56,6 +57,12 @@ class ServingWorker(JoiningWorker):
             self._now_out.append(Record(fact))
         elif held.contributors:
             self._evidence.keep(fact)
+
+    def _show_for_the_dead(self, members: tuple[Member, ...]) -> None:
+        """What a contributor showed that is gone may be lost with it; the run may end before anybody can ask."""
+        alive = {member.worker for member in members}
+        if self.worker in alive:
+            self._now_out.extend(Record(fact) for fact in self._evidence.take_orphans(alive, self.worker))
 
     def _show(self, step: int, attempt: int) -> None:
         fact = self._evidence.find(step, attempt)
