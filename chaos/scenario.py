@@ -47,7 +47,7 @@ class ScenarioError(ConfigurationError):
 
 
 def _usual_engines() -> list[EngineName]:
-    return ["sim", "local"]
+    return ["sim", "local", "containers"]
 
 
 def _both_strategies() -> list[AnyStrategy]:

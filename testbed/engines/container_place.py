@@ -1,0 +1,281 @@
+"""Roles in containers of this run: one each, on a network of the run's own, every link between them through Toxiproxy.
+
+    sweep what killed drivers left -> networks -> Toxiproxy -> a proxy for every link -> roles, one container a launch
+
+The network `links` leads nowhere else; this process listens on the address that this machine has there. Toxiproxy's
+interface is on `control`, where no role is. Roles listen at their own name; each is told the proxies that it has to
+dial instead (`--via`), so that one direction between two workers can be disturbed alone. The links with the verifier
+and with the driver bypass Toxiproxy. Everything carries labels and is removed by them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from chaos.actions import ApplyLinkFault
+from services.shell.options import TOKEN_VARIABLE
+from testbed.containers.container import Attachment, ContainerSpec
+from testbed.containers.docker_adapter import Docker
+from testbed.containers.docker_errors import DockerError, ImageMissing, NotRunning
+from testbed.containers.docker_events import ContainerEvent, EventWatcher
+from testbed.containers.health_probe import ROLE_PORT
+from testbed.containers.labels import Ownership, this_driver, this_owner
+from testbed.containers.sweep import left_over_of, of_run, sweep
+from testbed.engines.base import EngineError, ProgressSink, RunPlan
+from testbed.engines.local_cast import arguments, write_settings
+from testbed.engines.place import Ears
+from testbed.engines.proxied_links import ProxiedLinks, whole_cast
+from testbed.run_folder import RunFolder
+
+IMAGE_VARIABLE, IMAGE = "GRADSTORM_IMAGE", "gradstorm:local"
+TOXIPROXY_VARIABLE, TOXIPROXY_IMAGE = "GRADSTORM_TOXIPROXY_IMAGE", "ghcr.io/shopify/toxiproxy:2.12.0"
+_NUMERICS = ("OPENBLAS_", "OMP_", "MKL_", "VECLIB_", "NPY_")  # what the host's numbers depend on reaches the roles
+_INSIDE = Path("/run-folder")
+_ROLE_USER = 10001  # as in the Dockerfile; for a driver that is root
+_TOXIPROXY = "toxiproxy"
+_API_PORT = 8474
+_EXPIRES_S = 6 * 3600
+_CALL_S = 60.0  # a loaded machine starts a container slowly
+_READY_S = 20.0
+
+
+class ContainerPlace:
+    """A `Place`. Calls to Docker run on threads: one lane for each role keeps their order."""
+
+    def __init__(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._progress = progress
+        self._settings = write_settings(plan, folder, _INSIDE)
+        self._whose = Ownership(this_owner(), plan.config.run_id, int(time.time()) + _EXPIRES_S, this_driver())
+        self._user = os.getuid() or _ROLE_USER
+        self._images = {name: os.environ.get(name) or usual for name, usual in _USUAL_IMAGES.items()}
+        self._running: dict[str, bool] = {}
+        self._ids: dict[str, str] = {}  # role -> container of its newest launch
+        self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self._closing = threading.Event()
+        self._docker: Docker | None = None
+        self._watcher: EventWatcher | None = None
+        self._links: ProxiedLinks | None = None
+        self._gateway = ""
+
+    @property
+    def driver_listen(self) -> str:
+        return f"{self._gateway}:0"
+
+    @property
+    def running(self) -> Mapping[str, bool]:
+        return dict(self._running)
+
+    async def open(self, ears: Ears) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ears = ears
+        await asyncio.wrap_future(self._lane(_TOXIPROXY).submit(self._open))
+
+    # ------------------------------------------------------------ roles
+
+    def start(self, role: str, launch: int, driver: str) -> None:
+        assert role not in self._running, f"{role} runs already"
+        self._running[role] = False
+        self._in_lane(role, lambda: self._start(role, launch, driver))
+
+    def kill(self, role: str) -> None:
+        self._to_process(role, lambda docker, container: docker.kill(container))
+
+    def suspend(self, role: str) -> None:
+        if role in self._running:
+            self._running[role] = True
+        self._to_process(role, lambda docker, container: docker.pause(container))
+
+    def resume(self, role: str) -> None:
+        if role in self._running:
+            self._running[role] = False
+        self._to_process(role, lambda docker, container: docker.unpause(container))
+
+    def from_here(self, role: str, address: str) -> str:
+        host = self._connected.inspect(self._ids[role]).address_on(self._network("links"))
+        return f"{host}:{address.rpartition(':')[2]}"
+
+    # ------------------------------------------------------------ links
+
+    def apply(self, fault: ApplyLinkFault) -> None:
+        assert self._links is not None, "the place is not open"
+        self._links.apply(fault)
+
+    def undo(self, fault: str) -> None:
+        assert self._links is not None, "the place is not open"
+        self._links.undo(fault)
+
+    # ------------------------------------------------------------ the end
+
+    async def close(self) -> None:
+        self._closing.set()
+        if self._links is not None:
+            await self._links.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        """Whatever is under way ends first, then everything of this run goes."""
+        for lane in self._lanes.values():
+            lane.shutdown(wait=True, cancel_futures=True)
+        docker, self._docker = self._docker, None
+        if docker is None:
+            return
+        try:
+            if self._watcher is not None:
+                self._watcher.close()
+            with ThreadPoolExecutor(4) as several:
+                ours = docker.containers(run_id=self._whose.run_id)
+                list(several.map(lambda container: _removed(docker, container.id), ours))
+            sweep(docker, of_run(self._whose.run_id))
+        finally:
+            docker.close()
+
+    # ------------------------------------------------------------ on threads
+
+    def _open(self) -> None:
+        docker = self._docker = Docker.connect(os.environ, _CALL_S)
+        self._progress.note(docker.target_line)
+        for line in sweep(docker, left_over_of(this_owner(), time.time())).lines():
+            self._progress.note(line)
+        self._require_images(docker)
+        self._own_folder()
+        for name, internal in (("links", True), ("control", False)):
+            docker.create_network(self._network(name), self._whose, internal=internal)
+        self._gateway = docker.gateway(self._network("links"))
+        self._watcher = EventWatcher(docker, self._whose.run_id, self._heard, self._lost)
+        self._open_links(docker)
+
+    def _require_images(self, docker: Docker) -> None:
+        docker.ensure_image(self._images[TOXIPROXY_VARIABLE])
+        image = self._images[IMAGE_VARIABLE]
+        try:
+            docker.image_id(image)
+        except ImageMissing as error:
+            raise ImageMissing(f"image {image} is not here; `make image` builds it") from error
+
+    def _own_folder(self) -> None:
+        """The roles are not root: give them the run folder, when we are."""
+        if os.getuid() != 0:
+            return
+        for path in (self._folder.path, *self._folder.path.rglob("*")):
+            os.chown(path, self._user, self._user, follow_symlinks=False)
+
+    def _open_links(self, docker: Docker) -> None:
+        links, control = self._network("links"), self._network("control")
+        spec = ContainerSpec(
+            name=self._name(_TOXIPROXY),
+            image=self._images[TOXIPROXY_VARIABLE],
+            command=("-host", "toxiproxy-control"),  # its interface is bound on that network and nowhere else
+            whose=self._whose,
+            role=_TOXIPROXY,
+            launch=1,
+            attachments=(Attachment(links), Attachment(control, ("toxiproxy-control",))),
+            ports=(_API_PORT,),
+            user=f"{self._user}:{self._user}",
+            health_check=False,
+        )
+        state = docker.start(spec)
+        self._links = ProxiedLinks(state.published[_API_PORT], state.address_on(links), self._loop, self._ears)
+        self._links.open(whole_cast(self._plan), ROLE_PORT, _READY_S, self._closing.wait)
+
+    def _start(self, role: str, launch: int, driver: str) -> None:
+        assert self._links is not None, "the place is not open"
+        via = tuple(f"--via={to}={address}" for to, address in self._links.via(role).items())
+        listen = f"{role}:{ROLE_PORT}"
+        log = _INSIDE / "logs" / self._folder.log_path(role, launch).name
+        spec = ContainerSpec(
+            name=f"{self._name(role)}.{launch}",
+            image=self._images[IMAGE_VARIABLE],
+            entrypoint=("sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), "python3", "-m", "services.shell"),
+            command=(
+                *arguments(role, launch, self._plan, _INSIDE, driver, self._settings),
+                f"--listen={listen}",
+                *via,
+            ),
+            whose=self._whose,
+            role=role,
+            launch=launch,
+            attachments=(Attachment(self._network("links"), (role,)),),
+            environment={**_numerics(os.environ), TOKEN_VARIABLE: self._plan.token},
+            folders=((self._folder.path, str(_INSIDE)),),
+            user=f"{self._user}:{self._user}",
+            hostname=role,
+            health_check=False,
+        )
+        self._ids[role] = self._connected.start(spec).id
+
+    def _to_process(self, role: str, what: Callable[[Docker, str], object]) -> None:
+        def carry_out() -> None:
+            with contextlib.suppress(NotRunning):  # it has just ended by itself; its exit is told anyway
+                what(self._connected, self._ids[role])
+
+        if role in self._running:
+            self._in_lane(role, carry_out)
+
+    # ------------------------------------------------------------ what the daemon says
+
+    def _heard(self, event: ContainerEvent) -> None:
+        if event.action == "die":
+            self._loop.call_soon_threadsafe(self._died, event)
+
+    def _died(self, event: ContainerEvent) -> None:
+        if self._closing.is_set():
+            return
+        if event.role == _TOXIPROXY:
+            self._ears.failed(EngineError(f"Toxiproxy ended with exit code {event.exit_code}"))
+            return
+        self._running.pop(event.role, None)
+        self._ears.exited(event.role, event.launch, -1 if event.exit_code is None else event.exit_code)
+
+    def _lost(self, why: str) -> None:
+        self._loop.call_soon_threadsafe(self._ears.failed, EngineError(f"lost the Docker daemon: {why}"))
+
+    # ------------------------------------------------------------ helpers
+
+    @property
+    def _connected(self) -> Docker:
+        if self._docker is None:
+            raise EngineError("not connected to Docker")
+        return self._docker
+
+    def _network(self, name: str) -> str:
+        return self._name(name)
+
+    def _name(self, what: str) -> str:
+        return f"gradstorm-{self._whose.run_id}-{what}"
+
+    def _lane(self, role: str) -> ThreadPoolExecutor:
+        if role not in self._lanes:
+            self._lanes[role] = ThreadPoolExecutor(1, thread_name_prefix=f"docker {role}")
+        return self._lanes[role]
+
+    def _in_lane(self, role: str, what: Callable[[], None]) -> None:
+        def carry_out() -> None:
+            if self._closing.is_set():
+                return
+            try:
+                what()
+            except EngineError as error:
+                self._loop.call_soon_threadsafe(self._ears.failed, error)
+
+        self._lane(role).submit(carry_out)
+
+
+_USUAL_IMAGES = {IMAGE_VARIABLE: IMAGE, TOXIPROXY_VARIABLE: TOXIPROXY_IMAGE}
+
+
+def _numerics(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in sorted(environment.items()) if name.startswith(_NUMERICS)}
+
+
+def _removed(docker: Docker, container: str) -> None:
+    with contextlib.suppress(DockerError):  # the sweep that follows tells what could not be removed
+        docker.remove(container)
