@@ -24,7 +24,12 @@ class Identify:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The sender's process lives, whatever its role is doing."""
+    """The sender's process lives, whatever its role is doing.
+
+    `sent_us` is the sender's monotonic clock where links are measured (all on one machine, so on one clock), else 0.
+    """
+
+    sent_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import argparse  # noqa: E402
 import faulthandler  # noqa: E402
 import sys  # noqa: E402
 
-from services.shell.options import TOKEN_VARIABLE, ShellOptions  # noqa: E402
+from services.shell.options import TOKEN_VARIABLE, ShellOptions, TransportOptions  # noqa: E402
 from services.shell.run import run_role  # noqa: E402
 from training.errors import ConfigurationError  # noqa: E402
 
@@ -46,8 +46,11 @@ def read_options(arguments: list[str], environment: dict[str, str]) -> ShellOpti
     parser.add_argument("--settings", dest="settings_json", default="{}", help="JSON for the factory")
     parser.add_argument("--observe", action="store_true", help="tell the driver of every fact")
     parser.add_argument("--no-evidence", dest="evidence", action="store_false", help="the run has no verifier")
+    parser.add_argument("--measure-links", action="store_true", help="tell the driver what comes in over each link")
     given = vars(parser.parse_args(arguments))
+    transport = TransportOptions(measured=given.pop("measure_links"))
     return ShellOptions(
+        transport=transport,
         token=environment.get(TOKEN_VARIABLE, ""),
         **{**given, "peers": tuple(given["peers"]), "via": tuple(given["via"])},
     )

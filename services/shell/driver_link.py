@@ -84,7 +84,25 @@ class RoleGone:
     why: str
 
 
-Thing = RoleConnected | HoldReached | FactSeen | Counted | RoleEnded | RoleGone
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """What came from one peer: frames and their bytes, new connections, and how long each heartbeat was on its way."""
+
+    frames: int
+    size_bytes: int
+    begun: int
+    delays_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinksSeen:
+    """What came in over the role's links in the `window_ms` up to now, by peer; nothing came from whoever is absent."""
+
+    window_ms: float
+    links: dict[str, LinkSeen]
+
+
+Thing = RoleConnected | HoldReached | FactSeen | Counted | LinksSeen | RoleEnded | RoleGone
 
 
 class DriverError(GradstormError):
@@ -289,6 +307,8 @@ class DriverServer:
                 )
             case "record_count":
                 return Counted(request.record_count.recorded, request.record_count.unstored)
+            case "links_seen":
+                return _links_seen(request.links_seen)
             case "role_stopped":
                 end = request.role_stopped
                 return RoleEnded(end.condition, end.reason, end.recorded, end.unstored)
@@ -298,3 +318,8 @@ class DriverServer:
 def _directory(addresses: dict[str, str]) -> pb.ControlResponse:
     roles = [pb.RoleAddress(role=role, address=address) for role, address in sorted(addresses.items())]
     return pb.ControlResponse(directory=pb.Directory(roles=roles))
+
+
+def _links_seen(seen: pb.LinksSeen) -> LinksSeen:
+    links = {one.peer: LinkSeen(one.frames, one.size_bytes, one.begun, tuple(one.delays_ms)) for one in seen.links}
+    return LinksSeen(seen.window_us / 1000.0, links)

@@ -14,6 +14,7 @@ from typing import Protocol
 from services.codec import decode, encode
 from services.frames import Fragment, Heartbeat, Hello, Identify, TransportFrame
 from services.messages import Boundary, DataPart, Message, Part, Report
+from services.shell.link_meter import LinkMeter, monotonic_us
 from services.shell.options import TransportOptions
 from services.shell.stream import Stream, StreamBroken
 from services.wire_error import WireError
@@ -43,6 +44,7 @@ class Link:
         self.incarnation = hello.incarnation
         self.dialled = dialled
         self.broken_because = ""
+        self.meter: LinkMeter | None = None
         self._stream = stream
         self._owner = owner
         self._options = options
@@ -127,7 +129,7 @@ class Link:
     async def _write_one(self) -> None:
         if self._heartbeat_due:
             self._heartbeat_due = False
-            await self._stream.write(_HEARTBEAT)
+            await self._stream.write(self._heartbeat())
             return
         message, size = self._outbox.popleft()
         self._outbox_bytes -= size
@@ -137,17 +139,22 @@ class Link:
         else:
             await self._write_fragments(data)
 
+    def _heartbeat(self) -> bytes:
+        return encode(Heartbeat(monotonic_us())) if self._options.measured else _HEARTBEAT
+
     async def _write_fragments(self, data: bytes) -> None:
         step = self._options.frame_bytes_max - _FRAGMENT_ROOM_BYTES
         for start in range(0, len(data), step):
             if self._heartbeat_due:
                 self._heartbeat_due = False
-                await self._stream.write(_HEARTBEAT)
+                await self._stream.write(self._heartbeat())
             await self._stream.write(encode(Fragment(len(data), start, data[start : start + step])))
 
     async def _read_all(self) -> None:
         while True:
             data = await self._stream.read()
+            if self.meter is not None:
+                self.meter.came(self.peer, len(data))
             if data == _HEARTBEAT:
                 if not self._closing:
                     self._owner.heard(self)
@@ -168,6 +175,8 @@ class Link:
             self.incarnation = frame.incarnation
             self._owner.identified(self)
         elif isinstance(frame, Heartbeat):
+            if self.meter is not None:
+                self.meter.stamped(self.peer, frame.sent_us)
             self._owner.heard(self)
         elif isinstance(frame, Hello | Fragment):
             raise WireError(f"{type(frame).__name__} where it cannot be", self.peer)

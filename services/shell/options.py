@@ -14,6 +14,7 @@ class TransportOptions:
     """Bounds of links. Both ends of a run use the same ones."""
 
     heartbeat_ms: float = 200.0
+    measured: bool = False  # heartbeats carry the time, and the driver hears what comes in over each link
     hello_ms: float = 2000.0  # connection and handshake of one attempt to dial
     redial_first_ms: float = 20.0  # doubles up to the other one
     redial_last_ms: float = 500.0

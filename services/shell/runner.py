@@ -210,10 +210,14 @@ class Runner:
             if why := self._control.orphaned:
                 self.end(Ending(ORPHANED, why))
                 return
-            counts = (self.host.recorder.last, self.host.unstored)
-            if counts != told and waited_s >= _COUNT_EVERY_S:
-                told, waited_s = counts, 0.0
+            if waited_s < _COUNT_EVERY_S:
+                continue
+            counts, waited_s = (self.host.recorder.last, self.host.unstored), 0.0
+            if counts != told:
+                told = counts
                 self.tell_driver(record_count(*counts))
+            if self._board.meter is not None and self._control.linked:
+                self.tell_driver(self._board.meter.take())
 
     # ------------------------------------------------------------ the role's life
 

@@ -25,6 +25,7 @@ from services.frames import Hello, Identify
 from services.messages import Adopt, Close, Commit, Member, Message, OpenShards, Regroup
 from services.shell.dialler import Dialler
 from services.shell.link import Link, rough_bytes
+from services.shell.link_meter import LinkMeter
 from services.shell.options import ShellOptions
 from services.shell.stream import ServerStream
 
@@ -84,6 +85,7 @@ class Switchboard:
         self._waiting: dict[str, _Waiting] = {}
         self._launches: dict[str, int] = {}  # newest launch seen of each peer
         self._closing = False
+        self.meter = LinkMeter() if options.transport.measured else None
 
     # ------------------------------------------------------------ what the role wants
 
@@ -167,6 +169,9 @@ class Switchboard:
     async def carry(self, link: Link) -> str:
         """Register the link, run it, and tell of its end."""
         self._launches[link.peer] = max(link.launch, self._launches.get(link.peer, 0))
+        link.meter = self.meter
+        if self.meter is not None:
+            self.meter.begun(link.peer)
         both_dial = dials(self.options.role, link.peer) and not link.dialled
         if both_dial:
             self._others.add(link)

@@ -24,45 +24,49 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bservices/wire/control.proto\x12\x0cgradstorm.v1\"\x8e\x02\n\x0e\x43ontrolRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.gradstorm.v1.RoleHelloH\x00\x12/\n\x0bhold_answer\x18\x02 \x01(\x0b\x32\x18.gradstorm.v1.HoldAnswerH\x00\x12\x33\n\rfact_observed\x18\x03 \x01(\x0b\x32\x1a.gradstorm.v1.FactObservedH\x00\x12\x31\n\x0crole_stopped\x18\x04 \x01(\x0b\x32\x19.gradstorm.v1.RoleStoppedH\x00\x12\x31\n\x0crecord_count\x18\x05 \x01(\x0b\x32\x19.gradstorm.v1.RecordCountH\x00\x42\x06\n\x04\x62ody\"\xe3\x02\n\x0f\x43ontrolResponse\x12,\n\tdirectory\x18\x01 \x01(\x0b\x32\x17.gradstorm.v1.DirectoryH\x00\x12)\n\x08\x61rm_hold\x18\x02 \x01(\x0b\x32\x15.gradstorm.v1.ArmHoldH\x00\x12\x31\n\x0crelease_hold\x18\x03 \x01(\x0b\x32\x19.gradstorm.v1.ReleaseHoldH\x00\x12\x33\n\rfreeze_timers\x18\x04 \x01(\x0b\x32\x1a.gradstorm.v1.FreezeTimersH\x00\x12/\n\x0bthaw_timers\x18\x05 \x01(\x0b\x32\x18.gradstorm.v1.ThawTimersH\x00\x12*\n\x08shutdown\x18\x06 \x01(\x0b\x32\x16.gradstorm.v1.ShutdownH\x00\x12*\n\x08\x61\x63\x63\x65pted\x18\x07 \x01(\x0b\x32\x16.gradstorm.v1.AcceptedH\x00\x42\x06\n\x04\x62ody\"Y\n\tRoleHello\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0e\n\x06launch\x18\x02 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0b\n\x03pid\x18\x04 \x01(\x04\x12\x10\n\x08numerics\x18\x05 \x01(\t\"\n\n\x08\x41\x63\x63\x65pted\"B\n\nHoldAnswer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.gradstorm.v1.HoldState\"A\n\x0c\x46\x61\x63tObserved\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x11\n\tbody_json\x18\x03 \x01(\t\"T\n\x0bRoleStopped\x12\x11\n\tcondition\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x10\n\x08recorded\x18\x03 \x01(\x04\x12\x10\n\x08unstored\x18\x04 \x01(\x04\"1\n\x0bRecordCount\x12\x10\n\x08recorded\x18\x01 \x01(\x04\x12\x10\n\x08unstored\x18\x02 \x01(\x04\"5\n\tDirectory\x12(\n\x05roles\x18\x01 \x03(\x0b\x32\x19.gradstorm.v1.RoleAddress\",\n\x0bRoleAddress\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"R\n\x07\x41rmHold\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\r\n\x05phase\x18\x03 \x01(\t\x12\r\n\x05\x63hunk\x18\x04 \x01(\x04\x12\r\n\x05stand\x18\x05 \x01(\x08\"\x1b\n\x0bReleaseHold\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x0e\n\x0c\x46reezeTimers\"\x0c\n\nThawTimers\"\x1a\n\x08Shutdown\x12\x0e\n\x06reason\x18\x01 \x01(\t*U\n\tHoldState\x12\x1a\n\x16HOLD_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10HOLD_STATE_ARMED\x10\x01\x12\x16\n\x12HOLD_STATE_REACHED\x10\x02\x32\\\n\x0e\x43ontrolService\x12J\n\x07\x43ontrol\x12\x1c.gradstorm.v1.ControlRequest\x1a\x1d.gradstorm.v1.ControlResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bservices/wire/control.proto\x12\x0cgradstorm.v1\"\xbd\x02\n\x0e\x43ontrolRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.gradstorm.v1.RoleHelloH\x00\x12/\n\x0bhold_answer\x18\x02 \x01(\x0b\x32\x18.gradstorm.v1.HoldAnswerH\x00\x12\x33\n\rfact_observed\x18\x03 \x01(\x0b\x32\x1a.gradstorm.v1.FactObservedH\x00\x12\x31\n\x0crole_stopped\x18\x04 \x01(\x0b\x32\x19.gradstorm.v1.RoleStoppedH\x00\x12\x31\n\x0crecord_count\x18\x05 \x01(\x0b\x32\x19.gradstorm.v1.RecordCountH\x00\x12-\n\nlinks_seen\x18\x06 \x01(\x0b\x32\x17.gradstorm.v1.LinksSeenH\x00\x42\x06\n\x04\x62ody\"\xe3\x02\n\x0f\x43ontrolResponse\x12,\n\tdirectory\x18\x01 \x01(\x0b\x32\x17.gradstorm.v1.DirectoryH\x00\x12)\n\x08\x61rm_hold\x18\x02 \x01(\x0b\x32\x15.gradstorm.v1.ArmHoldH\x00\x12\x31\n\x0crelease_hold\x18\x03 \x01(\x0b\x32\x19.gradstorm.v1.ReleaseHoldH\x00\x12\x33\n\rfreeze_timers\x18\x04 \x01(\x0b\x32\x1a.gradstorm.v1.FreezeTimersH\x00\x12/\n\x0bthaw_timers\x18\x05 \x01(\x0b\x32\x18.gradstorm.v1.ThawTimersH\x00\x12*\n\x08shutdown\x18\x06 \x01(\x0b\x32\x16.gradstorm.v1.ShutdownH\x00\x12*\n\x08\x61\x63\x63\x65pted\x18\x07 \x01(\x0b\x32\x16.gradstorm.v1.AcceptedH\x00\x42\x06\n\x04\x62ody\"Y\n\tRoleHello\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0e\n\x06launch\x18\x02 \x01(\x04\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0b\n\x03pid\x18\x04 \x01(\x04\x12\x10\n\x08numerics\x18\x05 \x01(\t\"\n\n\x08\x41\x63\x63\x65pted\"B\n\nHoldAnswer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.gradstorm.v1.HoldState\"A\n\x0c\x46\x61\x63tObserved\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x11\n\tbody_json\x18\x03 \x01(\t\"T\n\x0bRoleStopped\x12\x11\n\tcondition\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x10\n\x08recorded\x18\x03 \x01(\x04\x12\x10\n\x08unstored\x18\x04 \x01(\x04\"1\n\x0bRecordCount\x12\x10\n\x08recorded\x18\x01 \x01(\x04\x12\x10\n\x08unstored\x18\x02 \x01(\x04\"5\n\tDirectory\x12(\n\x05roles\x18\x01 \x03(\x0b\x32\x19.gradstorm.v1.RoleAddress\",\n\x0bRoleAddress\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"R\n\x07\x41rmHold\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\r\n\x05phase\x18\x03 \x01(\t\x12\r\n\x05\x63hunk\x18\x04 \x01(\x04\x12\r\n\x05stand\x18\x05 \x01(\x08\"\x1b\n\x0bReleaseHold\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x0e\n\x0c\x46reezeTimers\"\x0c\n\nThawTimers\"\x1a\n\x08Shutdown\x12\x0e\n\x06reason\x18\x01 \x01(\t\"E\n\tLinksSeen\x12\x11\n\twindow_us\x18\x01 \x01(\x04\x12%\n\x05links\x18\x02 \x03(\x0b\x32\x16.gradstorm.v1.LinkSeen\"^\n\x08LinkSeen\x12\x0c\n\x04peer\x18\x01 \x01(\t\x12\x0e\n\x06\x66rames\x18\x02 \x01(\x04\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\r\n\x05\x62\x65gun\x18\x04 \x01(\x04\x12\x11\n\tdelays_ms\x18\x05 \x03(\x01*U\n\tHoldState\x12\x1a\n\x16HOLD_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10HOLD_STATE_ARMED\x10\x01\x12\x16\n\x12HOLD_STATE_REACHED\x10\x02\x32\\\n\x0e\x43ontrolService\x12J\n\x07\x43ontrol\x12\x1c.gradstorm.v1.ControlRequest\x1a\x1d.gradstorm.v1.ControlResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'services.wire.control_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HOLDSTATE']._serialized_start=1323
-  _globals['_HOLDSTATE']._serialized_end=1408
+  _globals['_HOLDSTATE']._serialized_start=1537
+  _globals['_HOLDSTATE']._serialized_end=1622
   _globals['_CONTROLREQUEST']._serialized_start=46
-  _globals['_CONTROLREQUEST']._serialized_end=316
-  _globals['_CONTROLRESPONSE']._serialized_start=319
-  _globals['_CONTROLRESPONSE']._serialized_end=674
-  _globals['_ROLEHELLO']._serialized_start=676
-  _globals['_ROLEHELLO']._serialized_end=765
-  _globals['_ACCEPTED']._serialized_start=767
-  _globals['_ACCEPTED']._serialized_end=777
-  _globals['_HOLDANSWER']._serialized_start=779
-  _globals['_HOLDANSWER']._serialized_end=845
-  _globals['_FACTOBSERVED']._serialized_start=847
-  _globals['_FACTOBSERVED']._serialized_end=912
-  _globals['_ROLESTOPPED']._serialized_start=914
-  _globals['_ROLESTOPPED']._serialized_end=998
-  _globals['_RECORDCOUNT']._serialized_start=1000
-  _globals['_RECORDCOUNT']._serialized_end=1049
-  _globals['_DIRECTORY']._serialized_start=1051
-  _globals['_DIRECTORY']._serialized_end=1104
-  _globals['_ROLEADDRESS']._serialized_start=1106
-  _globals['_ROLEADDRESS']._serialized_end=1150
-  _globals['_ARMHOLD']._serialized_start=1152
-  _globals['_ARMHOLD']._serialized_end=1234
-  _globals['_RELEASEHOLD']._serialized_start=1236
-  _globals['_RELEASEHOLD']._serialized_end=1263
-  _globals['_FREEZETIMERS']._serialized_start=1265
-  _globals['_FREEZETIMERS']._serialized_end=1279
-  _globals['_THAWTIMERS']._serialized_start=1281
-  _globals['_THAWTIMERS']._serialized_end=1293
-  _globals['_SHUTDOWN']._serialized_start=1295
-  _globals['_SHUTDOWN']._serialized_end=1321
-  _globals['_CONTROLSERVICE']._serialized_start=1410
-  _globals['_CONTROLSERVICE']._serialized_end=1502
+  _globals['_CONTROLREQUEST']._serialized_end=363
+  _globals['_CONTROLRESPONSE']._serialized_start=366
+  _globals['_CONTROLRESPONSE']._serialized_end=721
+  _globals['_ROLEHELLO']._serialized_start=723
+  _globals['_ROLEHELLO']._serialized_end=812
+  _globals['_ACCEPTED']._serialized_start=814
+  _globals['_ACCEPTED']._serialized_end=824
+  _globals['_HOLDANSWER']._serialized_start=826
+  _globals['_HOLDANSWER']._serialized_end=892
+  _globals['_FACTOBSERVED']._serialized_start=894
+  _globals['_FACTOBSERVED']._serialized_end=959
+  _globals['_ROLESTOPPED']._serialized_start=961
+  _globals['_ROLESTOPPED']._serialized_end=1045
+  _globals['_RECORDCOUNT']._serialized_start=1047
+  _globals['_RECORDCOUNT']._serialized_end=1096
+  _globals['_DIRECTORY']._serialized_start=1098
+  _globals['_DIRECTORY']._serialized_end=1151
+  _globals['_ROLEADDRESS']._serialized_start=1153
+  _globals['_ROLEADDRESS']._serialized_end=1197
+  _globals['_ARMHOLD']._serialized_start=1199
+  _globals['_ARMHOLD']._serialized_end=1281
+  _globals['_RELEASEHOLD']._serialized_start=1283
+  _globals['_RELEASEHOLD']._serialized_end=1310
+  _globals['_FREEZETIMERS']._serialized_start=1312
+  _globals['_FREEZETIMERS']._serialized_end=1326
+  _globals['_THAWTIMERS']._serialized_start=1328
+  _globals['_THAWTIMERS']._serialized_end=1340
+  _globals['_SHUTDOWN']._serialized_start=1342
+  _globals['_SHUTDOWN']._serialized_end=1368
+  _globals['_LINKSSEEN']._serialized_start=1370
+  _globals['_LINKSSEEN']._serialized_end=1439
+  _globals['_LINKSEEN']._serialized_start=1441
+  _globals['_LINKSEEN']._serialized_end=1535
+  _globals['_CONTROLSERVICE']._serialized_start=1624
+  _globals['_CONTROLSERVICE']._serialized_end=1716
 # @@protoc_insertion_point(module_scope)

@@ -55,6 +55,7 @@ class ControlRequest(_message.Message):
     FACT_OBSERVED_FIELD_NUMBER: _builtins.int
     ROLE_STOPPED_FIELD_NUMBER: _builtins.int
     RECORD_COUNT_FIELD_NUMBER: _builtins.int
+    LINKS_SEEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___RoleHello: ...
     @_builtins.property
@@ -65,6 +66,8 @@ class ControlRequest(_message.Message):
     def role_stopped(self) -> Global___RoleStopped: ...
     @_builtins.property
     def record_count(self) -> Global___RecordCount: ...
+    @_builtins.property
+    def links_seen(self) -> Global___LinksSeen: ...
     def __init__(
         self,
         *,
@@ -73,12 +76,13 @@ class ControlRequest(_message.Message):
         fact_observed: Global___FactObserved | None = ...,
         role_stopped: Global___RoleStopped | None = ...,
         record_count: Global___RecordCount | None = ...,
+        links_seen: Global___LinksSeen | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "fact_observed", b"fact_observed", "hello", b"hello", "hold_answer", b"hold_answer", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "fact_observed", b"fact_observed", "hello", b"hello", "hold_answer", b"hold_answer", "links_seen", b"links_seen", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "fact_observed", b"fact_observed", "hello", b"hello", "hold_answer", b"hold_answer", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "fact_observed", b"fact_observed", "hello", b"hello", "hold_answer", b"hold_answer", "links_seen", b"links_seen", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "hold_answer", "fact_observed", "role_stopped", "record_count"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "hold_answer", "fact_observed", "role_stopped", "record_count", "links_seen"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -445,3 +449,69 @@ class Shutdown(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Shutdown: _TypeAlias = Shutdown  # noqa: Y015
+
+@_typing.final
+class LinksSeen(_message.Message):
+    """What came in over the role's links in the time since the last of these. Told a few times a second where links are
+    measured; a peer that nothing came from is not named.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_US_FIELD_NUMBER: _builtins.int
+    LINKS_FIELD_NUMBER: _builtins.int
+    window_us: _builtins.int
+    @_builtins.property
+    def links(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinkSeen]: ...
+    def __init__(
+        self,
+        *,
+        window_us: _builtins.int = ...,
+        links: _abc.Iterable[Global___LinkSeen] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["links", b"links", "window_us", b"window_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinksSeen: _TypeAlias = LinksSeen  # noqa: Y015
+
+@_typing.final
+class LinkSeen(_message.Message):
+    """One of them: from `peer` to the role."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEER_FIELD_NUMBER: _builtins.int
+    FRAMES_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    BEGUN_FIELD_NUMBER: _builtins.int
+    DELAYS_MS_FIELD_NUMBER: _builtins.int
+    peer: _builtins.str
+    frames: _builtins.int
+    """messages, fragments and heartbeats"""
+    size_bytes: _builtins.int
+    """of the frames"""
+    begun: _builtins.int
+    """new connections that the peer dialled or answered"""
+    @_builtins.property
+    def delays_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """from sending to receiving, of each heartbeat"""
+
+    def __init__(
+        self,
+        *,
+        peer: _builtins.str = ...,
+        frames: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        begun: _builtins.int = ...,
+        delays_ms: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "delays_ms", b"delays_ms", "frames", b"frames", "peer", b"peer", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinkSeen: _TypeAlias = LinkSeen  # noqa: Y015
