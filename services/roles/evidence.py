@@ -30,7 +30,7 @@ class EvidenceShelf:
         return self._kept.get((step, attempt))
 
     def take_orphans(self, members: Collection[int], worker: int) -> list[Reduced]:
-        """Values whose lowest contributor is no member any more, if `worker` is now the lowest; they are kept no more."""
+        """Values whose lowest contributor is no member any more, if `worker` is the lowest now; kept no longer."""
         orphans = [
             fact for fact in self._kept.values()
             if fact.order[0] not in members and worker == min(other for other in fact.order if other in members)
