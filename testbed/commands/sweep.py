@@ -200,7 +200,8 @@ def _find_each(plan: SweepPlan, processes: int, as_json: bool) -> ExitCode:
     from testbed.finding import find, median_of
     from testbed.plants import PLANTS, find_plant
 
-    plants = [find_plant(name) for name in plan.plants] or [one for one in PLANTS.values() if not one.saved]
+    able = [one for one in PLANTS.values() if not one.saved and set(one.strategies) & set(plan.strategies)]
+    plants = [find_plant(name) for name in plan.plants] or able
     found = []
     for one in plants:
         found.append(find(one, plan, processes))
