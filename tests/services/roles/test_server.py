@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from services.config import RunConfig
-from services.events import COORDINATOR, Effect, Phase, Received, Send
-from services.messages import Close, Part, Share, Welcome
+from services.events import COORDINATOR, Effect, Phase, Received, Send, Stop
+from services.messages import Close, Part, Share, Turned, Welcome
 from services.roles.server import Server
 from training.config import BatchConfig, ModelConfig, OptimizerConfig
 
@@ -50,3 +50,8 @@ def test_an_attempt_that_is_over_is_not_gathered_again() -> None:
     assert close(server, 1, 5, 0) == []
     assert push(server, 1, 5, 0) == []
     assert len(push(server, 1, 5, 1)) == 1
+
+
+def test_one_that_is_turned_away_says_why() -> None:
+    effects = welcomed().handle(0.0, Received(COORDINATOR, 0, Turned(3, "another server serves", fenced=True)))
+    assert effects == [Stop("refused", "another server serves")]
