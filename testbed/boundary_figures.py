@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from services.messages import Array
-from services.records import BoundaryUsed, ShardsCommitted
+from services.records import BoundaryUsed, ShardsCommitted, ShardsRolledBack
 from services.shard_config import ShardRunConfig
 from testbed.history_facts import read_facts
 from testbed.run_folder import RunFolder
@@ -27,11 +27,7 @@ MEASURED_MAX = 400  # boundaries whose density and errors are measured, evenly o
 
 def boundary_part(config: ShardRunConfig, folder: RunFolder) -> dict[str, Any]:
     """`payload_bytes` is the length of one boundary's payload field (the largest, where micro-batches differ)."""
-    decided = {
-        (told.fact.generation, told.fact.step, told.fact.attempt)
-        for told in read_facts(folder.history_path, (ShardsCommitted,))
-        if isinstance(told.fact, ShardsCommitted)
-    }
+    decided = {(fact.generation, fact.step, fact.attempt) for fact in decisions(folder).values()}
     sizes, ages = [], Counter[int]()
     for told in read_facts(folder.history_path, (BoundaryUsed,)):
         fact = told.fact
@@ -45,6 +41,18 @@ def boundary_part(config: ShardRunConfig, folder: RunFolder) -> dict[str, Any]:
         "ages": {str(age): count for age, count in sorted(ages.items())},
         **_quality(config, folder, max(sizes, default=0)),
     }
+
+
+def decisions(folder: RunFolder) -> dict[int, ShardsCommitted]:
+    """Decisions that stand, by step."""
+    decided: dict[int, ShardsCommitted] = {}
+    for told in read_facts(folder.history_path, (ShardsCommitted, ShardsRolledBack)):
+        if isinstance(told.fact, ShardsCommitted):
+            decided[told.fact.step] = told.fact
+        elif isinstance(told.fact, ShardsRolledBack):
+            to_step = told.fact.to_step
+            decided = {step: fact for step, fact in decided.items() if step <= to_step}
+    return decided
 
 
 def _quality(config: ShardRunConfig, folder: RunFolder, largest: int) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from services.any_config import AnyRunConfig
 from services.config import RunConfig
-from services.records import ShardsCommitted, ShardsEvaluated, ShardsRolledBack
+from services.records import ShardsCommitted, ShardsEvaluated
 from services.shard_config import ShardRunConfig
-from testbed.boundary_figures import boundary_part
+from testbed.boundary_figures import boundary_part, decisions
 from testbed.engines.base import RunPlan
 from testbed.history_facts import read_facts
 from testbed.run_folder import RunFolder
@@ -72,7 +72,7 @@ def _workers(config: RunConfig, data: bytes, folder: RunFolder) -> dict[str, Any
 
 def _shards(config: ShardRunConfig, data: bytes, folder: RunFolder) -> dict[str, Any]:
     """From the files of the newest committed step that has some."""
-    decided = _decisions(folder)
+    decided = decisions(folder)
     found: dict[str, Any] = dict.fromkeys(FINAL)
     for step in sorted(decided, reverse=True):
         parameters = _merged(config, decided[step], folder)
@@ -92,17 +92,6 @@ def _shards(config: ShardRunConfig, data: bytes, folder: RunFolder) -> dict[str,
         "evaluation_curve": sorted(curve.items()),
         **boundary_part(config, folder),
     }
-
-
-def _decisions(folder: RunFolder) -> dict[int, ShardsCommitted]:
-    """Decisions that stand, by step."""
-    decided: dict[int, ShardsCommitted] = {}
-    for told in read_facts(folder.history_path, (ShardsCommitted, ShardsRolledBack)):
-        if isinstance(told.fact, ShardsCommitted):
-            decided[told.fact.step] = told.fact
-        elif isinstance(told.fact, ShardsRolledBack):
-            decided = {step: fact for step, fact in decided.items() if step <= told.fact.to_step}
-    return decided
 
 
 def _merged(config: ShardRunConfig, decided: ShardsCommitted, folder: RunFolder) -> Any:

@@ -13,6 +13,7 @@ from services.lineage import COORDINATOR, Entry, shard_role
 from services.records import RunStarted, ShardsEvaluated
 from services.shards.bookkeeping import Batches, Tokens, UnreadableTokens, read_tokens
 from services.shards.checks import Figures, StepChecks
+from services.shards.evaluations import Evaluations
 from services.shards.ledger import ShardLedger, ShardStep
 from services.shards.model import TOLERANCE_FLOORS
 from services.shards.rules import HOLDS_WHEN, Rules, Tally
@@ -28,6 +29,7 @@ class ShardJudge:
         self.evidence = Evidence(self.ledger, shard_role)  # type: ignore[arg-type]
         self.figures = Figures()
         self.evaluations: dict[int, float] = {}
+        self._evaluated = Evaluations(self.ledger)
         self._tokens: Tokens | None = None
         self._batches: Batches | None = None
         self._told: dict[int, int] = {}
@@ -58,8 +60,11 @@ class ShardJudge:
             self._started(fact)
         if isinstance(fact, ShardsEvaluated):
             self.evaluations[fact.step] = fact.loss
+            self._evaluated.told(fact, line.seq)
         self._guarded(self.rules.on_fact, entry)
         self._guarded(self.ledger.take, entry)
+        if self._evaluated.open_steps:
+            self._guarded(self._check_evaluations)
 
     def damaged(self, damage: Damage) -> None:
         """The history that is fed is not whole."""
@@ -77,6 +82,7 @@ class ShardJudge:
         """The verdict document. Feeding more afterwards changes nothing."""
         if self._finished is None:
             self._guarded(self.ledger.finish)
+            self._guarded(self._check_evaluations)
             self._guarded(self.rules.finish)
             self._guarded(self.evidence.finish)
             self._finished = self._document()
@@ -120,6 +126,15 @@ class ShardJudge:
             self.tallies[name].cannot_say(why)
         if not checks.unknown:
             self.ledger.checked.add(step.number)
+
+    def _check_evaluations(self) -> None:
+        if self._tokens is None:
+            return
+        tally = self.tallies["gradient exactness"]
+        for step, wrong, seq in self._evaluated.check(self._tokens):
+            tally.checks += 1
+            if wrong:
+                tally.violated(step, COORDINATOR, wrong, seq)
 
     def _guarded(self, call: Callable[..., object], *arguments: object) -> None:
         try:

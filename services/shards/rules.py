@@ -102,6 +102,7 @@ class Rules:
         self._fresh: set[tuple[str, int]] = set()  # (source, launch) that made something new durable
         self._decided: dict[int, ShardsCommitted] = {}
         self._initial: dict[int, tuple[str, str]] = {}
+        self._states: dict[tuple[int, int, int], dict[str, tuple[int, str, str]]] = {}  # said by the shard, and of it
         self._healed: tuple[float, Healed] | None = None
         self._clean = 0
         self._last_ms = 0.0
@@ -244,6 +245,7 @@ class Rules:
         fact = entry.fact
         assert isinstance(fact, ShardLoaded)
         self._stands[fact.shard] = fact.step
+        self._same_state(fact, "loaded", entry.seq)
         role, digests = f"shard-{fact.shard}", (fact.parameters_digest, fact.moments_digest)
         if fact.step == 0:
             first = self._initial.setdefault(fact.shard, digests)
@@ -265,6 +267,17 @@ class Rules:
         assert isinstance(fact, ShardProven)
         what = f"it was let in at step {fact.step} while the run stands at {self._head}"
         self._check("consistent cut", fact.step == self._head, fact.step, f"shard-{fact.shard}", what, entry.seq)
+        self._same_state(fact, "let in with", entry.seq)
+
+    def _same_state(self, fact: ShardLoaded | ShardProven, how: str, seq: int) -> None:
+        """What a shard loaded is what it was let in with; the two are told by different roles, in either order."""
+        place = (fact.shard, fact.incarnation, fact.generation)
+        said = self._states.setdefault(place, {})
+        said[how] = (fact.step, fact.parameters_digest, fact.moments_digest)
+        if len(said) == 2:
+            what = ", ".join(f"{word} step {state[0]} {state[1][:12]}" for word, state in sorted(said.items()))
+            holds = len(set(said.values())) == 1
+            self._check("consistent cut", holds, fact.step, f"shard-{fact.shard}", f"another state: {what}", seq)
 
     def _prepared(self, entry: Entry) -> None:
         self._member(entry)
@@ -304,8 +317,12 @@ class Rules:
         count = operations.get
         files, folders = count("write", 0) + count("append", 0), count("make_dir", 0) + count("rename", 0)
         synced = files > 0 and count("sync_file", 0) >= files and count("sync_dir", 0) >= min(folders, 2)
+        synced = synced and not count("early_rename", 0)
         told = f"{what!r} did not sync all that it wrote: {operations}"
         self._check("durability", synced, step, entry.source, told, entry.seq)
+        if isinstance(entry.fact, ShardPrepared) and not count("rename", 0):
+            told = f"{what!r} was written in place: a reader may meet half a file"
+            self._check("durability", False, step, entry.source, told, entry.seq)
 
     # ------------------------------------------------------------ liveness
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from testbed.mutations import Row
     from testbed.plants import Plant
 
-_CHOICES = ("any", "both", "ring", "ps")
+_CHOICES = ("any", "both", "ring", "ps", "shards")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,7 +26,9 @@ def add_to(app: typer.Typer) -> None:
 
 def mutations(
     engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
-    strategy: Annotated[str, typer.Option(help="any (the first in which a bug shows), both, ring or ps.")] = "any",
+    strategy: Annotated[
+        str, typer.Option(help="any (the first in which a bug shows), both, ring, ps or shards.")
+    ] = "any",
     only: Annotated[list[str] | None, typer.Option(help="Name of a planted bug; may be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -13,6 +13,8 @@ from testbed.plants import (  # noqa: F401 - each registers its bugs
     liveness,
     members,
     samples,
+    shard_states,
+    shards,
     state,
     steps,
     sums,
