@@ -128,7 +128,7 @@ class _Session:
                 return True
             if self.world.now_ms > end_ms or not self.world.step():
                 return done()
-        raise EngineError(f"{what} did not end within {CALLS_MAX} simulated calls; see FINDINGS.md on how to report it")
+        raise EngineError(f"{what} did not end within {CALLS_MAX} simulated calls; that is a bug of ours")
 
     def _over(self) -> bool:
         return self.aborted != "" or self.stop is not None
