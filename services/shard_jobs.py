@@ -16,9 +16,8 @@ from training.digest import array_digest
 from training.disk import Disk, DiskOp
 from training.generator import GeneratorState
 from training.optimizers import OptimizerSettings, start, update
-from training.shard_snapshot import ShardSnapshot
+from training.shard_snapshot import ShardSnapshot, retention_plan
 from training.shard_snapshot import decode as decode_snapshot
-from training.shard_snapshot import retention_plan
 from training.shard_snapshot import write_plan as snapshot_plan
 from training.tokens import Corpus, batch_generator, require_context
 from training.transformer.fingerprint import transformer_fingerprint
@@ -112,7 +111,10 @@ class Crossing:
 
 
 def crossing(dense: Array, compression: Compression | None) -> Crossing:
-    """Encode. Raises ContractError for what is not finite."""
+    """Encode. Raises ContractError for what is not finite.
+
+    Activations are compressed, their gradients are not: those pass the codec as if it were not there.
+    """
     flat = np.ascontiguousarray(dense).reshape(-1)
     if compression is None:
         return Crossing(encode_dense(flat), flat)
@@ -178,7 +180,6 @@ class LossJob:
     micro_batch: int
     shard_input: IntArray | Arrived
     targets: IntArray
-    compression: Compression | None
     inline: bool = False
 
     def __call__(self) -> Returned:
@@ -186,7 +187,7 @@ class LossJob:
         logits, cache = shard_forward(self.spec, self.parameters, given)
         loss, logits_gradient = cross_entropy(logits, self.targets)
         back, gradient = shard_backward(self.spec, self.parameters, cache, logits_gradient)
-        sent = None if back is None else crossing(back, self.compression)
+        sent = None if back is None else crossing(back, None)
         return Returned(self.micro_batch, sent, gradient, loss)
 
 
@@ -199,12 +200,11 @@ class BackwardJob:
     micro_batch: int
     cache: ShardCache
     arrived: Arrived
-    compression: Compression | None
     inline: bool = False
 
     def __call__(self) -> Returned:
         back, gradient = shard_backward(self.spec, self.parameters, self.cache, self.arrived.values())
-        sent = None if back is None else crossing(back, self.compression)
+        sent = None if back is None else crossing(back, None)
         return Returned(self.micro_batch, sent, gradient, 0.0)
 
 

@@ -32,7 +32,8 @@ def boundary_part(config: ShardRunConfig, folder: RunFolder) -> dict[str, Any]:
     for told in read_facts(folder.history_path, (BoundaryUsed,)):
         fact = told.fact
         if isinstance(fact, BoundaryUsed) and (fact.generation, fact.step, fact.attempt) in decided:
-            sizes.append(fact.payload_bytes)
+            if fact.direction == "forward":  # what is compressed
+                sizes.append(fact.payload_bytes)
             ages[fact.age] += 1
     return {
         "boundaries": len(sizes),
@@ -82,7 +83,7 @@ def _dense(folder: RunFolder) -> list[Array]:
     places = []
     if folder.history_path.exists() and (folder.path / ARRAYS).exists():
         with folder.history_path.open("rb") as lines:
-            places = [place for line in lines if b'"kind":"BoundarySent"' in line and (place := _place(line))]
+            places = [place for line in lines if _is_forward(line) and (place := _place(line))]
     every = max(1, len(places) // MEASURED_MAX)
     found = []
     if places:
@@ -99,3 +100,7 @@ def _place(line: bytes) -> tuple[int, int] | None:
     except (ValueError, KeyError, TypeError):
         return None
     return int(offset), int(count)
+
+
+def _is_forward(line: bytes) -> bool:
+    return b'"kind":"BoundarySent"' in line and b'"direction":"forward"' in line

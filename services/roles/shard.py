@@ -230,7 +230,7 @@ class Shard(ShardLinks):
         elif kind == "backward":
             arrived = self._use(work, "backward", micro_batch)
             cache = work.caches[micro_batch]
-            job = BackwardJob(self.spec, self.parameters, micro_batch, cache, arrived, self.config.compression)
+            job = BackwardJob(self.spec, self.parameters, micro_batch, cache, arrived)
             self._work_compute("backward", job)
         else:
             self._forward(work, micro_batch)
@@ -243,7 +243,7 @@ class Shard(ShardLinks):
         if work.last and work.evaluate:
             self._work_compute("evaluated", EvaluateJob(self.spec, self.parameters, given, targets))
         elif work.last:
-            job = LossJob(self.spec, self.parameters, micro_batch, given, targets, self.config.compression)
+            job = LossJob(self.spec, self.parameters, micro_batch, given, targets)
             self._work_compute("backward", job)
         else:
             compression = None if work.evaluate else self.config.compression

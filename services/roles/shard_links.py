@@ -130,7 +130,8 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         boundary = Boundary(*work.key, micro_batch, cut, direction, ticks, crossing.payload)
         if direction != "evaluate":
             whole = work.key[1] % self.config.evidence_every == 0
-            kept = self.config.compression.keep_percent / 100 if self.config.compression else 1.0
+            compression = self.config.compression if direction == "forward" else None
+            kept = compression.keep_percent / 100 if compression else 1.0
             fact = BoundarySent(
                 self.number, self.incarnation, *work.key, micro_batch, cut, direction, ticks, len(crossing.payload),
                 hashlib.sha256(crossing.payload).hexdigest(), kept, crossing.dense if whole else None,

@@ -154,7 +154,7 @@ class StepChecks:
     def _payload(self, shard: int, version: Version, sent: BoundarySent) -> None:
         if sent.dense is None:
             return
-        payload = self._encoded(sent.dense)
+        payload = self._encoded(sent)
         if len(payload) != sent.payload_bytes:
             what = f"{_text(version)} reports {sent.payload_bytes} bytes, its payload has {len(payload)}"
             self._find("boundary fidelity", self._sender(shard, version), what)
@@ -162,13 +162,13 @@ class StepChecks:
             what = f"the payload of {_text(version)} is not the encoding of what was computed"
             self._find("boundary fidelity", self._sender(shard, version), what)
 
-    def _encoded(self, dense: Array) -> bytes:
-        compression = self.config["compression"]
-        return (
-            encode(dense, 0, 0)
-            if compression is None
-            else encode(dense, compression["keep_percent"], compression["bits"])
-        )
+    def _encoded(self, sent: BoundarySent) -> bytes:
+        """Activations are compressed as the run is configured, their gradients never."""
+        assert sent.dense is not None
+        compression = self.config["compression"] if sent.direction == "forward" else None
+        if compression is None:
+            return encode(sent.dense, 0, 0)
+        return encode(sent.dense, compression["keep_percent"], compression["bits"])
 
     def _elements(self, micro_batch: int) -> int:
         start, stop = self.bounds[micro_batch]
@@ -221,9 +221,7 @@ class StepChecks:
         sent, used = self._sent(self._sender(shard, version), version), self._used(shard, version)
         if sent is None or used is None or sent.dense is None:
             return None
-        values = (
-            sent.dense if self.config["compression"] is None else decode(self._encoded(sent.dense), sent.dense.size)
-        )
+        values = decode(self._encoded(sent), sent.dense.size)
         start, stop = self.bounds[version[0]]
         shaped = values.reshape(stop - start, self.inputs.shape[1], self.config["model"]["width"])
         return weight(self.config["staleness"]["decay"], used.age) * shaped

@@ -105,7 +105,9 @@ def test_compression_moves_the_loss_and_reports_the_payload_as_received() -> Non
     used = {(f.step, f.attempt, f.micro_batch, f.cut, f.direction): f for f in outcome.of(BoundaryUsed)}
     assert sent.keys() == used.keys()
     assert all(sent[key].payload_sha256 == used[key].payload_sha256 for key in sent)
-    assert all(sent[key].payload_bytes == used[key].payload_bytes < sent[key].dense.nbytes for key in sent)
+    assert all(sent[key].payload_bytes == used[key].payload_bytes for key in sent)
+    smaller = {key[-1] for key in sent if sent[key].payload_bytes < sent[key].dense.nbytes}
+    assert smaller == {"forward"}  # gradients pass the codec as if it were not there
     assert outcome.digests != CENTRAL[0]
 
 
