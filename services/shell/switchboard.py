@@ -169,8 +169,8 @@ class Switchboard:
     async def carry(self, link: Link) -> str:
         """Register the link, run it, and tell of its end."""
         self._launches[link.peer] = max(link.launch, self._launches.get(link.peer, 0))
-        link.meter = self.meter
-        if self.meter is not None:
+        if self.meter is not None and not (link.dialled and dials(link.peer, self.options.role)):
+            link.meter = self.meter  # what the peer sends to us comes over its own link, if it dials, too
             self.meter.begun(link.peer)
         both_dial = dials(self.options.role, link.peer) and not link.dialled
         if both_dial:

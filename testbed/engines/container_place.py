@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from chaos.actions import ApplyLinkFault
+from services.shell.driver_link import LinksSeen
 from services.shell.options import TOKEN_VARIABLE
 from testbed.containers.container import Attachment, ContainerSpec
 from testbed.containers.docker_adapter import Docker
@@ -105,6 +106,10 @@ class ContainerPlace:
 
     # ------------------------------------------------------------ links
 
+    def seen(self, role: str, report: LinksSeen) -> None:
+        if self._links is not None:
+            self._links.seen(role, report)
+
     def apply(self, fault: ApplyLinkFault) -> None:
         assert self._links is not None, "the place is not open"
         self._links.apply(fault)
@@ -183,7 +188,9 @@ class ContainerPlace:
             health_check=False,
         )
         state = docker.start(spec)
-        self._links = ProxiedLinks(state.published[_API_PORT], state.address_on(links), self._loop, self._ears)
+        self._links = ProxiedLinks(
+            state.published[_API_PORT], state.address_on(links), self._plan.config.seed, self._loop, self._ears
+        )
         self._links.open(whole_cast(self._plan), ROLE_PORT, _READY_S, self._closing.wait)
 
     def _start(self, role: str, launch: int, driver: str) -> None:
@@ -198,6 +205,7 @@ class ContainerPlace:
             command=(
                 *arguments(role, launch, self._plan, _INSIDE, driver, self._settings),
                 f"--listen={listen}",
+                "--measure-links",
                 *via,
             ),
             whose=self._whose,

@@ -53,6 +53,7 @@ from services.shell.driver_link import (
     DriverError,
     FactSeen,
     HoldReached,
+    LinksSeen,
     RoleConnected,
     RoleEnded,
     RoleGone,
@@ -190,9 +191,7 @@ class LocalRun:
         await self._until(lambda: bool(self._stop_condition or self._aborted), None, None)
         await self._let_leave()
         verdict = await self._verdict() if self._plan.verifier else self._no_verdict()
-        return EngineOutcome(
-            verdict, tuple(self._exits), self._stop_condition, self._stop_reason, self._aborted
-        )  # fmt: skip
+        return EngineOutcome(verdict, tuple(self._exits), self._stop_condition, self._stop_reason, self._aborted)
 
     async def close(self) -> None:
         """Undo and end everything that is left, whatever happened."""
@@ -276,6 +275,8 @@ class LocalRun:
                 if role == COORDINATOR and isinstance(fact, Finished):
                     self._stop(fact.condition, fact.reason)
                 await self._feed(RoleObserved(role, fact))
+            case LinksSeen():
+                self._place.seen(role, thing)
             case Counted(recorded, _):
                 self._roles.ledger.counted(role, launch, recorded)
             case RoleEnded():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chaos.actions import ApplyLinkFault
+from services.shell.driver_link import LinksSeen
 from testbed.engines.base import RunPlan
 from testbed.engines.local_cast import command, environment, write_settings
 from testbed.engines.place import Ears
@@ -48,6 +49,9 @@ class LocalPlace:
 
     def from_here(self, role: str, address: str) -> str:
         return address
+
+    def seen(self, role: str, report: LinksSeen) -> None:
+        """Nobody asked for it here."""
 
     def apply(self, fault: ApplyLinkFault) -> None:
         raise TypeError(f"engine local has no way to carry out {fault!r}")

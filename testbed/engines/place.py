@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from chaos.actions import ApplyLinkFault, LinkMeasured
+from services.shell.driver_link import LinksSeen
 from testbed.engines.base import EngineError
 
 
@@ -61,6 +62,10 @@ class Place(Protocol):
 
     def from_here(self, role: str, address: str) -> str:
         """Where this process reaches a role that says it listens at `address`."""
+        ...
+
+    def seen(self, role: str, report: LinksSeen) -> None:
+        """What a role says that came in over its links."""
         ...
 
     def apply(self, fault: ApplyLinkFault) -> None:

@@ -8,29 +8,46 @@ link are the two directions of one proxy.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 
 from chaos.actions import ApplyLinkFault
 from chaos.fault_kinds.roles import AddWorker
 from services.events import VERIFIER
+from services.shell.driver_link import LinksSeen
 from services.shell.switchboard import dials
-from testbed.containers.toxics import Direction
+from testbed.containers.jitter import DrawnJitter
+from testbed.containers.toxics import Bandwidth, Direction, Latency, Timeout, Toxic
 from testbed.containers.toxiproxy import Toxiproxy
-from testbed.engines.base import RunPlan
+from testbed.engines.base import EngineError, RunPlan
+from testbed.engines.link_watch import LinkWatch
 from testbed.engines.local_cast import first_cast
 from testbed.engines.place import Ears
+from training.errors import GradstormError
 
 _FIRST_PORT = 20000
+_RENEW_S = 0.1  # a drawn delay holds for so long
 
 
 class ProxiedLinks:
-    """`host` is where Toxiproxy is for the roles, `api` where its interface is for us."""
+    """`host` is where Toxiproxy is for the roles, `api` where its interface is for us. Changes are made on a thread."""
 
-    def __init__(self, api: str, host: str, loop: asyncio.AbstractEventLoop, ears: Ears) -> None:
+    def __init__(self, api: str, host: str, seed: int, loop: asyncio.AbstractEventLoop, ears: Ears) -> None:
         self.toxiproxy = Toxiproxy(api)
         self._host = host
+        self._seed = seed
         self._loop = loop
         self._ears = ears
+        self._watch = LinkWatch()
+        self._lane = ThreadPoolExecutor(1, thread_name_prefix="toxiproxy")
+        self._undos: dict[str, list[Callable[[], object]]] = {}
+        self._renewing: dict[str, list[DrawnJitter]] = {}
+        self._renewer: asyncio.Task[None] | None = None
         self._via: dict[str, dict[str, str]] = {}
 
     def open(self, roles: tuple[str, ...], port: int, deadline_s: float, pause: Callable[[float], object]) -> None:
@@ -45,16 +62,91 @@ class ProxiedLinks:
         """Whom the role dials -> where."""
         return dict(self._via.get(role, {}))
 
+    def seen(self, role: str, report: LinksSeen) -> None:
+        """What a role says that it received."""
+        for measured in self._watch.seen(_now_ms(), role, report):
+            self._ears.measured(measured)
+
     def apply(self, fault: ApplyLinkFault) -> None:
         """Put a fault on a link."""
-        raise NotImplementedError
+        self._renewer = self._renewer or self._loop.create_task(self._renew())
+        self._on_thread(lambda: self._apply(fault), lambda: self._watch.applied(_now_ms(), fault))
 
     def undo(self, fault: str) -> None:
         """Take a fault off every link that it is on."""
-        raise NotImplementedError
+        self._on_thread(lambda: self._undo(fault), lambda: self._watch.undone(_now_ms(), fault))
 
     async def close(self) -> None:
-        """Heal nothing: Toxiproxy goes with the run."""
+        """Change nothing any more. What is on the links goes with Toxiproxy, which goes with the run."""
+        if self._renewer is not None:
+            self._renewer.cancel()
+            await asyncio.gather(self._renewer, return_exceptions=True)
+        await self._loop.run_in_executor(None, lambda: self._lane.shutdown(wait=True, cancel_futures=True))
+
+    # ------------------------------------------------------------ on the thread
+
+    def _on_thread(self, change: Callable[[], None], then: Callable[[], None]) -> None:
+        def carry_out() -> None:
+            try:
+                change()
+            except GradstormError as error:
+                self._loop.call_soon_threadsafe(self._ears.failed, EngineError(str(error)))
+            else:
+                self._loop.call_soon_threadsafe(then)
+
+        self._lane.submit(carry_out)
+
+    def _apply(self, fault: ApplyLinkFault) -> None:
+        proxy, direction = proxy_of(fault.source, fault.target)
+        undos = self._undos.setdefault(fault.fault, [])
+        name = f"{fault.fault} {direction}"
+        if fault.kind == "reset":
+            self.toxiproxy.cut(proxy)
+        elif fault.kind == "jitter":
+            undos.append(self._jitter(fault, proxy, direction, name).stop)
+        else:
+            undos.append(lambda: self.toxiproxy.remove(proxy, name))
+            self.toxiproxy.add(proxy, name, direction, _toxic(fault))
+
+    def _undo(self, fault: str) -> None:
+        self._renewing.pop(fault, None)
+        for undo in self._undos.pop(fault, []):
+            undo()
+
+    def _jitter(self, fault: ApplyLinkFault, proxy: str, direction: Direction, name: str) -> DrawnJitter:
+        generator = np.random.default_rng([self._seed, zlib.crc32(f"{name} {proxy}".encode())])
+        least_ms, range_ms = float(fault.settings["delay_ms"]), float(fault.settings["jitter_ms"])
+        jitter = DrawnJitter(self.toxiproxy, proxy, direction, name, least_ms, range_ms, generator)
+        jitter.start()
+        self._renewing.setdefault(fault.fault, []).append(jitter)
+        return jitter
+
+    async def _renew(self) -> None:
+        """Draw the delays of jitter anew, again and again."""
+        while True:
+            await asyncio.sleep(_RENEW_S)
+            if self._renewing:
+                with contextlib.suppress(RuntimeError):  # the lane is shut down
+                    self._on_thread(self._renew_all, lambda: None)
+
+    def _renew_all(self) -> None:
+        for jitters in list(self._renewing.values()):
+            for jitter in jitters:
+                jitter.renew()
+
+
+def _toxic(fault: ApplyLinkFault) -> Toxic:
+    if fault.kind == "latency":
+        return Latency(float(fault.settings["delay_ms"]))
+    if fault.kind == "bandwidth":
+        return Bandwidth(float(fault.settings["kib_per_s"]))
+    if fault.kind == "partition":
+        return Timeout()
+    raise EngineError(f"Toxiproxy cannot do {fault.kind}")
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000.0
 
 
 def void(_: object) -> None:
