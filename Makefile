@@ -21,7 +21,7 @@ demo: setup ## train, break, verify: the demo on local processes
 	@$(BIN)/gradstorm run demo --engine local
 
 test: setup ## run the tests (those that need Docker are left out without it)
-	@$(BIN)/python -m pytest tests $(ARGS)
+	@$(BIN)/python -m pytest $(ARGS)
 
 lint: setup $(if $(PROTO_FILES),proto-setup) ## every static gate: ruff, mypy, import rules, proto
 	@$(MAKE) --keep-going $(GATES)
