@@ -8,6 +8,7 @@ those of the other kill alone.
 from __future__ import annotations
 
 import itertools
+import sys
 from functools import cache
 from typing import get_args
 
@@ -77,7 +78,7 @@ def test_every_pair_has_one_outcome(kinds: str, capsys: pytest.CaptureFixture[st
         if len(digests) > 1:
             wrong.append(f"{pair}: parameters differ between the strategies, or from those of {decisive} alone")
     with capsys.disabled():
-        print(f"\n{kinds}: {runs} paired kills, {len(wrong)} wrong", end=" ")
+        sys.stdout.write(f"\n{kinds}: {runs} paired kills, {len(wrong)} wrong ")
     assert not wrong, "\n".join(wrong[:20])
 
 
