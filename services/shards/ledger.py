@@ -66,6 +66,7 @@ class ShardLedger:
         self._attempts: dict[AttemptKey, AttemptEvidence] = {}
         self._pending: dict[int, tuple[ShardsCommitted, int]] = {}
         self._next = 1
+        self._early: list[ShardLoaded] = []  # arrived before the run's start
 
     @property
     def shards(self) -> int:
@@ -76,6 +77,9 @@ class ShardLedger:
         match entry.fact:
             case RunStarted() as fact:
                 self.started, self.config = fact, json.loads(fact.config_json)
+                early, self._early = self._early, []
+                for loaded in early:
+                    self._loaded(loaded)
             case Regrouped() as fact:
                 self.members[fact.generation] = dict(fact.members)
                 self.generation = max(self.generation, fact.generation)
@@ -111,7 +115,9 @@ class ShardLedger:
         return self._attempts.setdefault((generation, step, attempt), AttemptEvidence())
 
     def _loaded(self, fact: ShardLoaded) -> None:
-        if fact.step == 0 and fact.parameters is not None:
+        if self.started is None:  # records of different roles arrive in any order
+            self._early.append(fact)
+        elif fact.step == 0 and fact.parameters is not None:
             self.held.setdefault(0, {}).setdefault(fact.shard, start(self.config["optimizer"], fact.parameters))
 
     def _advance(self) -> None:
