@@ -25,7 +25,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Frame(_message.Message):
-    """What a link carries."""
+    """What a link carries. A frame without a body that the receiver knows is refused."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

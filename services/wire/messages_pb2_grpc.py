@@ -48,7 +48,6 @@ class LinkServiceServicer(object):
 
     def Link(self, request_iterator, context):
         """Frames travel in order in each direction. A broken stream may be dialled again; what was under way is lost.
-        Both directions carry the same frames, hence one type for request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE

@@ -40,7 +40,6 @@ class LinkServiceStub:
     def __new__(cls, channel: _aio.Channel) -> LinkServiceAsyncStub: ...
     Link: _grpc.StreamStreamMultiCallable[_messages_pb2.Frame, _messages_pb2.Frame]
     """Frames travel in order in each direction. A broken stream may be dialled again; what was under way is lost.
-    Both directions carry the same frames, hence one type for request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
@@ -53,7 +52,6 @@ class LinkServiceAsyncStub(LinkServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Link: _aio.StreamStreamMultiCallable[_messages_pb2.Frame, _messages_pb2.Frame]  # type: ignore[assignment]
     """Frames travel in order in each direction. A broken stream may be dialled again; what was under way is lost.
-    Both directions carry the same frames, hence one type for request and response:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
@@ -69,7 +67,6 @@ class LinkServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_messages_pb2.Frame], _abc.AsyncIterator[_messages_pb2.Frame]]:
         """Frames travel in order in each direction. A broken stream may be dialled again; what was under way is lost.
-        Both directions carry the same frames, hence one type for request and response:
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
