@@ -59,7 +59,7 @@ def cannot(fault: AnyFault, engine: str, *, toxiproxy: bool = False) -> str:
     if engine in fault.able or (toxiproxy and engine in fault.able_with_toxiproxy):
         return ""
     if engine in fault.able_with_toxiproxy:
-        return f"engine {engine} can do {fault.kind} only through Toxiproxy; use engine sim"
+        return f"engine {engine} can do {fault.kind} only through Toxiproxy; use engine sim or containers"
     return f"engine {engine} cannot do {fault.kind}; use engine {' or '.join(sorted(fault.able))}"
 
 

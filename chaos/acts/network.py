@@ -112,8 +112,10 @@ class EvictingAct(LinkAct):
             case Proven(worker=worker) if self.acting and worker in self._outside:
                 name = worker_name(worker)
                 return self.came_in(name, fact.step, self.returns_at) or self._settle(worker)
-            case Opened(step=step) if self.acting and step >= self.returns_at:
-                return self.restore() + self.miss(f"step {step} opened without {self._names(self._outside)}")
+            case Opened(step=step) if self.acting and step >= self.returns_at and self._inside | self._outside:
+                return self.restore() + self.miss(
+                    f"step {step} opened without {self._names(self._inside | self._outside)}"
+                )
         return []
 
     def on_exit(self, role: str, exit_code: int) -> list[Action]:
@@ -129,7 +131,8 @@ class EvictingAct(LinkAct):
     def conclude(self, figures: Witness) -> list[Action]:
         self._after = figures
         told = self.acted(figures) if self.stage is Stage.STRUCK and figures.get("affected") else []
-        self.begin_open_wait(f"{self._names(self._outside)} to be back in step {self.returns_at}")
+        if self._outside:  # a slow measurement may come after they are back
+            self.begin_open_wait(f"{self._names(self._outside)} to be back in step {self.returns_at}")
         return told + self._all_back()
 
     def _settle(self, worker: int) -> list[Action]:

@@ -180,6 +180,20 @@ def test_a_link_fault_without_a_last_measurement_is_told_all_the_same() -> None:
     assert "to be back in step 9" in play.driver.waiting[0]
 
 
+def test_a_partition_whose_last_measurement_comes_after_everybody_is_back_is_not_missed() -> None:
+    play = Play(load_scenario("partition-heal"))
+    play.opened(40, 1)
+    play.stand(90, "coordinator", "5.opened")
+    play.feed(95, LinkMeasured("1-partition", "during", {"affected": 1}))
+    for worker in (3, 4):
+        play.fact(1700 + worker, Died(worker, worker, "lease ended", 4))
+    for worker in (3, 4):
+        play.fact(1900 + worker, Proven(worker, worker + 2, 8, 2, "", ""))
+    assert not play.opened(1950, 9)
+    actions = play.feed(2200, LinkMeasured("1-partition", "after", {"affected": 12}))
+    assert Tell(FaultUndone("1-partition", {"affected": 12})) in actions
+
+
 def test_the_end_of_the_run_undoes_and_tells_what_is_outstanding() -> None:
     until = "until: {role: coordinator, step: 12, phase: opened}"
     play = Play(
