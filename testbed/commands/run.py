@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 def run(
     scenario: Annotated[str, typer.Argument(help="Name of a scenario, or a .yaml file.")],
-    engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
+    engine: Annotated[str, typer.Option(help="Where the roles live: sim, local or containers.")] = "sim",
     strategy: Annotated[str | None, typer.Option(help="ring, ps or shards; else as the scenario prefers.")] = None,
     workers: Annotated[int | None, typer.Option(help="Workers of the first membership, or shards.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn.")] = None,
