@@ -12,7 +12,7 @@ The simulator and the gRPC shell both drive `Host`, and only carry out what it r
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from services.events import (
@@ -47,6 +47,7 @@ from training.disk import AppendFile, DiskOp, MakeDir, Remove, Rename, SyncDir, 
 REPORT_RECORDS_MAX = 512
 REPORT_EVERY_MS = 5.0  # records wait this long for others to travel with, unless somebody waits for them
 REPORT_TIMER = "host:report"
+KEPT_BYTES_MAX = 1 << 29  # arrays of records that the verifier has not stored
 
 OPERATION_NAMES: dict[type[DiskOp], str] = {
     AppendFile: "append",
@@ -106,6 +107,7 @@ class Recorder:
         self.last = 0  # number of the newest record
         self._kept: deque[Numbered] = deque()
         self._unsent: list[Numbered] = []
+        self._kept_bytes = 0
 
     def add(self, fact: Fact) -> None:
         self.last += 1
@@ -114,6 +116,9 @@ class Recorder:
         numbered = fact_to_numbered(fact, self.last)
         self._kept.append(numbered)
         self._unsent.append(numbered)
+        self._kept_bytes += _size(numbered)
+        if self._kept_bytes > KEPT_BYTES_MAX:
+            self._let_arrays_go()
 
     @property
     def pending(self) -> int:
@@ -134,7 +139,16 @@ class Recorder:
         if (message.source, message.launch) != (self.source, self.launch):
             return
         while self._kept and self._kept[0].sequence <= message.through:
-            self._kept.popleft()
+            self._kept_bytes -= _size(self._kept.popleft())
+
+    def _let_arrays_go(self) -> None:
+        """With no verifier for so long, the oldest arrays go; the facts stay, and their steps cannot be judged."""
+        for place, numbered in enumerate(self._kept):
+            if self._kept_bytes <= KEPT_BYTES_MAX:
+                return
+            if numbered.arrays:
+                self._kept_bytes -= _size(numbered)
+                self._kept[place] = replace(numbered, arrays=())
 
     @property
     def unstored(self) -> int:
@@ -312,3 +326,7 @@ def _early_renames(operations: tuple[DiskOp, ...]) -> int:
         elif isinstance(operation, Rename):
             early += any(f"{path}/".startswith(f"{operation.source}/") for path in unsynced)
     return early
+
+
+def _size(numbered: Numbered) -> int:
+    return sum(array.nbytes for _, array in numbered.arrays)

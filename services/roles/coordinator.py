@@ -129,6 +129,10 @@ class Coordinator(Stepping):
     def _checkpoint_saved(self, peer: Peer, saved: CheckpointSaved) -> None:
         if self.stage != "checkpoint" or saved.step != self.step:
             self._refuse(peer.name, peer.incarnation, saved, "late")
+        elif peer is not self._writer() or saved.name != checkpoint_name(
+            self.step, saved.generation, peer.incarnation
+        ):  # fmt: skip
+            self._refuse(peer.name, peer.incarnation, saved, "contract")
         elif saved.error:
             self._stop(f"disk {saved.error}", f"{peer.name} could not write the checkpoint of step {self.step}")
         elif (saved.parameters_digest, saved.velocity_digest) != self.digests:

@@ -58,6 +58,8 @@ class Joining(Generic[ConfigT, DataT]):
         self._address = ""
         self._numerics = ""
         self._blob = bytearray()
+        self._blob_before = 0  # its length when the join timer last fired
+        self._opening = False  # the whole of it has come and is being opened
         self._data: DataT | None = None
         self._config: ConfigT | None = None
         self._answered: Message | None = None  # the last answer to the coordinator, to be given again
@@ -69,6 +71,8 @@ class Joining(Generic[ConfigT, DataT]):
         """Forget everything but the data: as if the process had just started. Subclasses add theirs."""
         self.generation = self.step = 0
         self._blob = bytearray()
+        self._blob_before = 0  # its length when the join timer last fired
+        self._opening = False  # the whole of it has come and is being opened
         self._answered = None
 
     def _read_config(self, text: str) -> ConfigT:
@@ -111,7 +115,9 @@ class Joining(Generic[ConfigT, DataT]):
             COORDINATOR, Standing(self.incarnation, self.launch, self._address, self.generation, self.step)
         )  # fmt: skip
         if self._data is None:
-            self._send(COORDINATOR, WantData(self.incarnation, len(self._blob)))
+            if not self._opening and len(self._blob) == self._blob_before:  # nothing came in since
+                self._send(COORDINATOR, WantData(self.incarnation, len(self._blob)))
+            self._blob_before = len(self._blob)
             self._now_out.append(SetTimer("join", JOIN_RETRY_MS))
         elif self._answered is not None:
             self._send(COORDINATOR, self._answered)
@@ -129,12 +135,13 @@ class Joining(Generic[ConfigT, DataT]):
             self._send(COORDINATOR, WantData(self.incarnation, 0))
 
     def _data_part(self, part: DataPart) -> None:
-        if self._data is not None or part.offset != len(self._blob):
+        if self._data is not None or self._opening or part.offset != len(self._blob):
             return
         self._blob += part.data
         if len(self._blob) < part.total:
             self._send(COORDINATOR, WantData(self.incarnation, len(self._blob)))
         else:
+            self._opening = True
             self._compute("data", self._open_job(bytes(self._blob)))
 
     def _data_held(self) -> None:

@@ -55,6 +55,7 @@ def _announce(coordinator: Coordinator, fold: _Fold) -> None:
     for worker, incarnation in fold.members:
         coordinator.peers.put(Peer(worker, incarnation, -1, "", MEMBER, coordinator._now, linked=False))
         coordinator._out.append(SetTimer(f"reconnect {worker} {incarnation}", coordinator.config.timing.lease_ms))
+    coordinator.came_back = True
     go_on = coordinator._resume if fold.published else coordinator._begin_again
     coordinator._decide(
         f"recovery {coordinator.launch}", fact, lambda: coordinator._regroup("coordinator came back", go_on)
@@ -95,6 +96,7 @@ class _Fold:
                 to.sampler = sampler_from_json(fact.sampler_json)
                 to.step, to.current, to.stage = fact.to_step, None, "boundary"
                 to.digests = (fact.parameters_digest, fact.velocity_digest)
+                self.members = ()  # what they held is void: they are let in again, with the state of `to_step`
             case _:
                 pass
 

@@ -70,14 +70,14 @@ class Server:
         match message:
             case Part():
                 self._part(source, message)
-            case Welcome():
+            case Welcome() if source == COORDINATOR:
                 self._config = RunConfig.from_json(message.config_json)
                 self._out.append(Identify(message.incarnation))
             case Close() if source == COORDINATOR:
                 self._close(message)
             case Finish(_, reason) if source == COORDINATOR:
                 self._out.append(Stop("finished", reason))
-            case Turned():
+            case Turned() if source == COORDINATOR:
                 self._out.append(Stop("refused", message.reason))
             case _:
                 self._refuse(source, message, "contract")

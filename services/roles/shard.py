@@ -106,11 +106,11 @@ class Shard(ShardLinks):
             case Boundary():
                 self._boundary(source, message)
                 self._advance()
-            case Turned():
+            case Turned() if source == COORDINATOR:
                 self._turned(message)
-            case Welcome():
+            case Welcome() if source == COORDINATOR:
                 self._welcome(message)
-            case DataPart():
+            case DataPart() if source == COORDINATOR:
                 self._data_part(message)
             case _ if source != COORDINATOR or self.incarnation == 0:
                 self._refuse(source, message, "not the coordinator")

@@ -56,6 +56,7 @@ class Stepping(Replicas):
         super().__init__(config, launch, dataset_blob)
         self.sampler = Sampler(config.sample_count, config.seed)
         self.current: StepState | None = None
+        self.came_back = False  # from its log, with no timer running
         self._contributed: frozenset[int] = frozenset()  # workers that contributed to the step that was applied last
         self._elements = parameter_count(config.model)
 
@@ -375,6 +376,7 @@ class Stepping(Replicas):
 
     def _resume_step(self) -> None:
         now = self.current
+        self._out.append(SetTimer("resend", self.config.timing.resend_ms))  # a coordinator that came back has none
         if self.stage == "checkpoint":
             if self.peers.members():
                 self._ask_for_checkpoint()
@@ -385,6 +387,9 @@ class Stepping(Replicas):
         elif self.stage == "collect":
             for peer in self.peers.members():
                 self._ask(peer)
+            if self.came_back:
+                self.came_back = False
+                self._out.append(SetTimer("deadline", self.config.timing.deadline_ms))
             self._collected(deadline_passed=False)
         elif self.stage == "exchange":
             self._try_again("the membership changed")

@@ -106,11 +106,11 @@ class Worker(ServingWorker):
                 self._evidence.drop(step)
             case WantEvidence(step, attempt):
                 self._show(step, attempt)
-            case Turned():
+            case Turned() if source == COORDINATOR:
                 self._turned(message)
-            case Welcome():
+            case Welcome() if source == COORDINATOR:
                 self._welcome(message)
-            case DataPart():
+            case DataPart() if source == COORDINATOR:
                 self._data_part(message)
             case _ if source != COORDINATOR or self.incarnation == 0:
                 self._refuse(source, message, "not the coordinator")
@@ -291,8 +291,8 @@ class Worker(ServingWorker):
 
     def _committed(self, message: Commit) -> None:
         if message.step <= self.step:
-            if message.step == self.step and isinstance(self._answered, Applied):
-                self._applied_answer()
+            if message.step == self.step and self.state is not None:
+                self._applied_answer()  # whatever was answered since: a coordinator that came back asks again
             return
         if message.step != self.step + 1 or self.state is None:
             self._refuse(COORDINATOR, message, "not at that step")
@@ -381,7 +381,7 @@ class Worker(ServingWorker):
     # ------------------------------------------------------------ computations
 
     def _computed(self, event: Computed) -> None:
-        kind, incarnation = event.token.split(" ")[:2]
+        kind, incarnation, generation, step = event.token.split(" ")
         if int(incarnation) != self.incarnation:
             return  # of a life that is over
         if event.error:
@@ -398,6 +398,6 @@ class Worker(ServingWorker):
             case "apply", State():
                 self._apply(event.result)
             case "encode", _:
-                self._encoded(event.result)
+                self._encoded(event.result, int(generation), int(step) - 1)
             case _:
                 raise AssertionError(f"unexpected result of {event.token}")

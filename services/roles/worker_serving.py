@@ -85,8 +85,9 @@ class ServingWorker(JoiningWorker):
         held = checkpoint_state(self.config, self.step, message.generation, self.state, sampler)
         self._compute("encode", EncodeCheckpointJob(held, self.incarnation))
 
-    def _encoded(self, operations: object) -> None:
-        if self._saving is None:
+    def _encoded(self, operations: object, generation: int, step: int) -> None:
+        """Operations for the checkpoint of (generation, step); of no use when another was asked for meanwhile."""
+        if self._saving != (generation, step):
             return
         assert isinstance(operations, tuple)
         name = checkpoint_name(self._saving[1], self._saving[0], self.incarnation)

@@ -154,9 +154,9 @@ def saved_before_durable() -> list[Patch]:
     """A member says that its checkpoint is durable, and it is published, while it is still being written."""
     encoded, persisted = Worker._encoded, Worker._persisted
 
-    def at_once(self: Worker, operations: object) -> None:
+    def at_once(self: Worker, operations: object, generation: int, step: int) -> None:
         before = len(self._now_out)
-        encoded(self, operations)
+        encoded(self, operations, generation, step)
         for effect in list(self._now_out[before:]):
             persisted(self, getattr(effect, "token", ""), "")
 

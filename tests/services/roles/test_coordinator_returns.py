@@ -1,0 +1,74 @@
+"""A coordinator that is killed at any moment comes back and the run ends; nobody else may stand in for its word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.scenario import parse_scenario
+from services.events import COORDINATOR, Linked, Received, Send, Started, Stop
+from services.messages import DataPart, Turned, WantData, Welcome
+from services.roles.server import Server
+from services.roles.worker import Worker
+from testbed.api import run
+
+KILLED_AT = """
+name: killed-at
+title: The coordinator is killed at some moment
+fixed: false
+training: {{workers: 3, steps: 6, checkpoint_every: {every}, dataset: {{sample_count: 40}}, batch: {{size: 3}}}}
+faults: [{{kind: kill, target: coordinator, trigger: {{at_ms: {at_ms}}}}}]
+clean_steps: 1
+"""
+STRAGGLER = """
+name: straggler-and-coordinator
+title: A straggler in a step whose coordinator died
+training: {workers: 3, steps: 8, timing: {deadline_ms: 1500}}
+faults:
+  - {kind: kill, target: coordinator, trigger: {step: 5, phase: opened}}
+  - {kind: straggle, target: worker-2, step: 5}
+"""
+
+
+@pytest.mark.parametrize("strategy", ["ring", "ps"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_coordinator_killed_at_any_moment_comes_back(strategy: str, every: int, tmp_path: Path) -> None:
+    for number in range(14):
+        at_ms = 0.3 + 2.37 * number
+        scenario = parse_scenario(KILLED_AT.format(every=every, at_ms=at_ms), "killed-at")
+        document = run(scenario, strategy=strategy, seed=number, out=tmp_path / str(number)).document
+        assert document["verdict"] == "pass", (at_ms, document["reasons"])
+        assert (document["kills"], document["steps_committed"]) == (1, 6), at_ms
+
+
+def test_a_straggler_is_left_out_by_a_coordinator_that_came_back(tmp_path: Path) -> None:
+    document = run(parse_scenario(STRAGGLER, "straggler"), out=tmp_path / "run").document
+    assert document["verdict"] == "pass", document["reasons"]
+
+
+def test_kind_21_nobody_but_the_coordinator_turns_a_worker_away_or_feeds_it() -> None:
+    worker = Worker(1, 1)
+    worker.handle(0, Started("n", "a"))
+    worker.handle(0, Linked(COORDINATOR, 1))
+    for message in (Turned(0, "go away", fenced=False), Welcome(7, 1, "{}", 0), DataPart(0, 1, b"x")):
+        effects = worker.handle(1, Received("worker-2", 2, message))
+        assert not any(isinstance(effect, Stop) for effect in effects)
+        assert worker.incarnation == 0
+    server = Server(1)
+    server.handle(0, Linked(COORDINATOR, 1))
+    assert not any(
+        isinstance(e, Stop) for e in server.handle(1, Received("worker-2", 2, Turned(0, "go", fenced=False)))
+    )
+
+
+def test_data_that_come_in_slowly_are_not_asked_for_twice() -> None:
+    worker = Worker(1, 1)
+    worker.handle(0, Linked(COORDINATOR, 1))
+    worker.incarnation = 1
+    worker._blob += b"some of it"
+    asked = []
+    for now_ms in (500, 1000):
+        effects = worker.handle(now_ms, Linked(COORDINATOR, 1))
+        asked.append(sum(isinstance(e, Send) and isinstance(e.message, WantData) for e in effects))
+    assert asked == [0, 1]  # something came in before the first, nothing between the two
