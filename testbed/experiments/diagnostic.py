@@ -63,7 +63,19 @@ def measure(
     fixed = evaluation_batch(corpus.evaluation, config.evaluation_contexts, config.model.context)
     (whole,) = cut(config.model)
     loss = central_loss(whole, merge_parameters(specs, parts), fixed.inputs, fixed.targets)
-    return {"final_eval_loss": loss, "payload_bytes": crossings.payload_bytes}
+    through = _through(specs, parts, fixed.inputs, fixed.targets, Crossings(keep_percent, bits, False, {}))
+    return {"final_eval_loss": loss, "through_codec": through, "payload_bytes": crossings.payload_bytes}
+
+
+def _through(
+    specs: tuple[ShardSpec, ...], parts: list[FloatArray], inputs: Any, targets: Any, crossings: Crossings
+) -> float:
+    """The evaluation loss when what crosses is compressed as in training; evaluations themselves cross dense."""
+    given = inputs
+    for index, (spec, part) in enumerate(zip(specs, parts, strict=True)):
+        output, _ = shard_forward(spec, part, given)
+        given = output if spec.has_head else crossings.cross((index + 1, "forward"), output)
+    return cross_entropy(given, targets)[0]
 
 
 def _gradients(
@@ -92,7 +104,9 @@ def row(name: str, with_feedback: dict[str, Any], without: dict[str, Any], basel
         "supported": False,
         "why": WHY_UNSUPPORTED,
         "final_eval_loss": with_feedback["final_eval_loss"],
+        "through_codec": with_feedback["through_codec"],
         "without_feedback": without["final_eval_loss"],
+        "without_feedback_through_codec": without["through_codec"],
         "delta_to_baseline": with_feedback["final_eval_loss"] - baseline_loss,
         "delta_to_no_feedback": with_feedback["final_eval_loss"] - without["final_eval_loss"],
         "payload_bytes": with_feedback["payload_bytes"],
