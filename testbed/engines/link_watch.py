@@ -29,6 +29,7 @@ _LIVED_MS = 2000.0
 _SETTLE_MS = 50.0
 _AFTER_MS = 6000.0
 _SLOWER_MS = 10.0
+_ENOUGH = 5  # heartbeats: one or two say little on a busy machine
 _NOTHING = LinkSeen(0, 0, 0, ())
 
 
@@ -134,8 +135,7 @@ def _look(watched: _Watched, link: _Link, seen: LinkSeen, now_ms: float, window_
             link.affected = link.affected or seen.begun > 0
         if began_ms >= watched.undone_ms + watched.settle_ms and seen.frames:
             link.after_ms += seen.delays_ms
-            slow = bool(seen.delays_ms) and median(seen.delays_ms) - link.before_ms >= watched.added_ms / 2
-            link.recovered = not (watched.added_ms and slow)
+            link.recovered = watched.kind in ("partition", "reset") or _is_as_before(watched, link)
         return
     link.frames += seen.frames
     if watched.kind == "reset":
@@ -146,6 +146,13 @@ def _look(watched: _Watched, link: _Link, seen: LinkSeen, now_ms: float, window_
         link.delays_ms += seen.delays_ms
         link.silent_ms = 0.0 if seen.frames else link.silent_ms + window_ms
         link.affected = link.affected or _acts(watched, link)
+
+
+def _is_as_before(watched: _Watched, link: _Link) -> bool:
+    """Enough heartbeats came, and they are not late any more."""
+    if len(link.after_ms) < _ENOUGH:
+        return False
+    return not watched.added_ms or median(link.after_ms) - link.before_ms < watched.added_ms / 2
 
 
 def _acts(watched: _Watched, link: _Link) -> bool:

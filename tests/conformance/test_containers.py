@@ -81,9 +81,9 @@ def test_a_latency_is_measured_on_the_trainings_own_link(tmp_path: Path, docker:
     witness = fault["witness"]
     assert fault["state"] == "undone"
     assert witness["links"] == "worker-2 > coordinator"
-    undo = fault["undo"]  # before it there were few heartbeats, of processes that had just started
-    assert undo["delay_ms"] - undo["delay_after_ms"] == pytest.approx(100.0, abs=15.0)
-    assert witness["delay_ms"] > witness["delay_before_ms"] + 50.0
+    assert witness["delay_ms"] == pytest.approx(100.0, abs=15.0)
+    assert max(witness["delay_before_ms"], fault["undo"]["delay_after_ms"]) < 50.0
+    assert "not_recovered" not in fault["undo"]
     assert left_of(docker, document["run_id"]) == []
 
 
