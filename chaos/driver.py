@@ -22,7 +22,7 @@ the driver waits for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from chaos.actions import (
     AbortRun,
@@ -78,9 +78,12 @@ _PROGRESS = (Opened, Committed, StepApplied, RolledBack, *_SHARD_PROGRESS)
 class Driver:
     """See the module's docstring."""
 
-    def __init__(self, scenario: Scenario, strategy: AnyStrategy) -> None:
+    def __init__(
+        self, scenario: Scenario, strategy: AnyStrategy, promises: Mapping[str, str | int] | None = None
+    ) -> None:
         timing = scenario.training.timing.timing()
         self._scenario = scenario
+        self._promises = promises or {}  # beside the scenario's own: what the run goes on from
         self._board = Board(timing.lease_ms, timing.deadline_ms, timing.join_wait_ms)
         names = scenario.fault_names
         self._acts = [act_for(name, fault, self._board) for name, fault in zip(names, scenario.faults, strict=True)]
@@ -137,7 +140,9 @@ class Driver:
     def _begin(self) -> list[Action]:
         self._progress_ms = self._board.now_ms
         scenario = self._scenario
-        actions: list[Action] = [Tell(Expectation(scenario.name, scenario.fixed, scenario.promises))]
+        actions: list[Action] = [
+            Tell(Expectation(scenario.name, scenario.fixed, {**scenario.promises, **self._promises}))
+        ]
         actions += [action for role in self._first_cast for action in self._arm(role)]
         for act in self._acts:
             if isinstance(act.start, TimeTrigger):

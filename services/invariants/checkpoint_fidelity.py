@@ -1,12 +1,14 @@
 """Checkpoint fidelity: every state that is saved, published or resumed from is the replayed state of its step.
 
 Parameters and velocity are compared by digest with the replay, the sampler state (committed set, generator states) with
-what the commits alone lead to. A run resumed from such a checkpoint therefore goes on bit by bit like the uninterrupted
-one, which the replay of its further steps then shows.
+what the commits alone lead to. The state that a run goes on from must be the one that the driver read in the checkpoint
+(`Expectation.promises["resumed_…"]`). A run resumed from such a checkpoint therefore goes on bit by bit like the
+uninterrupted one, which the replay of its further steps then shows.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -16,9 +18,10 @@ from services.epochs import Permutations
 from services.invariants.base import Invariant
 from services.ledger import Ledger
 from services.lineage import COORDINATOR, Entry, Lineage, Step, worker_role
-from services.records import CheckpointWritten, Published, RolledBack, RunStarted
+from services.records import CheckpointWritten, Expectation, Published, RolledBack, RunStarted
 from services.replay import digest_of
 
+_RESUMED = "resumed_"
 _NAME = re.compile(r"ckpt-(\d+)-g(\d+)-i(\d+)")
 
 
@@ -38,17 +41,25 @@ class _Saved:
 class CheckpointFidelity(Invariant):
     name = "checkpoint fidelity"
     holds_when = "what is saved, published and resumed from reproduces the uninterrupted run bitwise"
-    watches = (RunStarted, CheckpointWritten, Published, RolledBack)
+    watches = (RunStarted, CheckpointWritten, Published, RolledBack, Expectation)
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
         self._waiting: dict[int, list[_Saved]] = {}
+        self._began: tuple[Entry, RunStarted] | None = None
+        self._resumed: dict[str, str | int | float] = {}  # what the driver read of the checkpoint to go on from
         self._right: tuple[int, int, str] = (-1, -1, "")  # lineage, step, sampler state that was found right last
 
     def on_fact(self, entry: Entry) -> None:
         fact = entry.fact
         if isinstance(fact, RunStarted):
             self._start(entry, fact)
+            self._began = (entry, fact)
+            self._compare_resumed()
+            return
+        if isinstance(fact, Expectation):
+            self._resumed = {name: value for name, value in fact.promises.items() if name.startswith(_RESUMED)}
+            self._compare_resumed()
             return
         assert isinstance(fact, CheckpointWritten | Published | RolledBack)
         digests = (fact.parameters_digest, fact.velocity_digest)
@@ -94,6 +105,24 @@ class CheckpointFidelity(Invariant):
         if Permutations(told).states(told["epoch"])[1] != told["generator"]:
             what = "drawing the epoch again does not lead to the generator state that the run starts from"
             self.violated(fact.step, COORDINATOR, what, entry.seq)
+
+    def _compare_resumed(self) -> None:
+        """The driver tells before the coordinator starts, but their facts may arrive in either order."""
+        if self._began is None or not self._resumed:
+            return
+        entry, fact = self._began
+        sampler = json.dumps(self.ledger.sampler, sort_keys=True, separators=(",", ":"))
+        own: dict[str, str | int | float] = {
+            "step": fact.step,
+            "parameters": fact.parameters_digest,
+            "velocity": fact.velocity_digest,
+            "sampler": hashlib.sha256(sampler.encode()).hexdigest(),
+        }
+        self.checks += 1
+        for name in sorted(own):
+            if own[name] != self._resumed.get(f"{_RESUMED}{name}"):
+                what = f"the run goes on from another {name} than the checkpoint holds"
+                self.violated(fact.step, COORDINATOR, what, entry.seq)
 
     def _compare_or_wait(self, saved: _Saved) -> None:
         if not self._compare(saved, final=False):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from testbed.mutations import Row
     from testbed.plants import Plant
 
+EARLIER_STEPS = 8  # of the run that another one goes on from
 _CHOICES = ("any", "both", "ring", "ps", "shards")
 
 
@@ -82,5 +83,9 @@ def run_planted(plant: Plant, engine: str, strategy: str, folder: Path) -> dict[
     from services.verify import verify
     from training.real_disk import RealDisk
 
-    result = testbed.run(plant.scenario_argument, engine, strategy=strategy, plant=(plant.name,), out=folder)
+    scenario, earlier = plant.scenario_argument, None
+    if plant.resumes:
+        first = testbed.run(scenario, engine, strategy=strategy, steps=EARLIER_STEPS, out=folder.with_name("earlier"))
+        earlier = str(first.folder)
+    result = testbed.run(scenario, engine, strategy=strategy, resume=earlier, plant=(plant.name,), out=folder)
     return verify(RealDisk(), str(result.folder)) if plant.saved else result.document

@@ -200,7 +200,8 @@ def _find_each(plan: SweepPlan, processes: int, as_json: bool) -> ExitCode:
     from testbed.finding import find, median_of
     from testbed.plants import PLANTS, find_plant
 
-    able = [one for one in PLANTS.values() if not one.saved and set(one.strategies) & set(plan.strategies)]
+    able = [one for one in PLANTS.values() if set(one.strategies) & set(plan.strategies)]
+    able = [one for one in able if not one.saved and not one.resumes]
     plants = [find_plant(name) for name in plan.plants] or able
     found = []
     for one in plants:

@@ -14,10 +14,13 @@ engine whether it can do it at all, and then calls `run` once. Duties of an engi
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from training.digest import array_digest
 from training.errors import GradstormError
 
 if TYPE_CHECKING:
@@ -46,6 +49,19 @@ class ResumeFrom:
     folder: str
     damages: tuple[Damage, ...] = ()
 
+    @property
+    def promises(self) -> dict[str, str | int]:
+        """What the driver tells the verifier of it; the coordinator, which reads it for itself, must find the same."""
+        held = self.checkpoint
+        return {
+            "resumed_step": held.step,
+            "resumed_parameters": array_digest(held.parameters),
+            "resumed_velocity": array_digest(held.velocity),
+            "resumed_sampler": hashlib.sha256(
+                json.dumps(held.sampler.to_json(), sort_keys=True, separators=(",", ":")).encode()
+            ).hexdigest(),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
@@ -62,6 +78,11 @@ class RunPlan:
     resume: ResumeFrom | None = None
     plants: tuple[str, ...] = ()  # names of bugs to plant in the running production code
     verifier: bool = True  # without one nothing is recorded or checked, and the verdict is unknown
+
+    @property
+    def promises(self) -> dict[str, str | int]:
+        """What the driver promises beside the scenario."""
+        return {} if self.resume is None else self.resume.promises
 
 
 @dataclass(frozen=True, slots=True)

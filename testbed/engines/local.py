@@ -164,7 +164,7 @@ class LocalRun:
         self._loop = asyncio.get_running_loop()
         self._began_s = time.monotonic()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
-        self._driver = Driver(plan.scenario, plan.config.strategy)
+        self._driver = Driver(plan.scenario, plan.config.strategy, plan.promises)
         self._roles = LocalRoles(plan, place, progress, log)
         self._reporter = DriverReporter(plan.config.run_id, plan.token, log=log, on_judged=self._judged)
         self._tasks: list[asyncio.Task[None]] = []

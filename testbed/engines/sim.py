@@ -97,7 +97,7 @@ class _Session:
         apply_all(self.disk, (WriteFile(DATASET, self.blob), SyncFile(DATASET), SyncDir("")))  # a power cut spares it
         self.world = World(plan.config.seed, plan.config, fingerprint(), self.disk, self._watch, self._to_driver)
         self.world.network.on_affected = self._affected
-        self.driver = Driver(plan.scenario, plan.config.strategy)
+        self.driver = Driver(plan.scenario, plan.config.strategy, plan.promises)
         self.recorder = Recorder(DRIVER, 1)
         self.exits: list[RoleExit] = []
         self.expected: dict[str, dict[str, int | str]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -130,3 +130,33 @@ def pointer_to_the_one_before() -> list[Patch]:
 
     names: dict[str, str] = {}
     return [(Coordinator, "_publish", remembered), (coordinator_module, "publish_plan", plan)]
+
+
+# ---------------------------------------------------------------- a run that goes on from an earlier one
+
+
+def _resumed(change: Callable[[Coordinator, State], State]) -> list[Patch]:
+    """A resumed run begins with `change(coordinator, state)` of what the checkpoint holds."""
+    original = Coordinator._begin
+
+    def begin(self: Coordinator, state: State, resumed_from: str) -> None:
+        original(self, change(self, state) if resumed_from else state, resumed_from)
+
+    return [(Coordinator, "_begin", begin)]
+
+
+@plant("resumed-without-velocity", invariant="checkpoint fidelity", resumes=True)
+def resumed_without_velocity() -> list[Patch]:
+    """A run that goes on from an earlier one's checkpoint starts with a velocity of zeros."""
+    return _resumed(lambda _, state: State.of(state.parameters, np.zeros_like(state.velocity)))
+
+
+@plant("resumed-at-the-epochs-start", invariant="checkpoint fidelity", resumes=True)
+def resumed_at_the_epochs_start() -> list[Patch]:
+    """A run that goes on from an earlier one's checkpoint deals its epoch from the first sample again."""
+
+    def forget(coordinator: Coordinator, state: State) -> State:
+        coordinator.sampler = Sampler.restore(replace(coordinator.sampler.state(), committed=()))
+        return state
+
+    return _resumed(forget)

@@ -32,6 +32,7 @@ class Plant:
 
     `expected` is the verdict; where that is "unknown" there is no `invariant`. `saved`: it damages the history that is
     saved, so it is that which is judged (`services.verify`), not what the verifier heard while the run went on.
+    `resumes`: the run goes on from the last checkpoint of an earlier, shorter one without the bug.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Plant:
     patches: Patches
     expected: str = VIOLATED
     saved: bool = False
+    resumes: bool = False
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -65,6 +67,7 @@ def plant(
     strategy: str = "",
     expected: str = VIOLATED,
     saved: bool = False,
+    resumes: bool = False,
 ) -> Callable[[Patches], Patches]:
     """Register the decorated function as the bug `name`; the first line of its docstring says what it does."""
 
@@ -72,7 +75,7 @@ def plant(
         assert name not in PLANTS, f"two bugs are called {name}"
         assert (expected == VIOLATED) == bool(invariant), f"{name}: an invariant violates, unknown has none"
         what = (patches.__doc__ or "").strip().splitlines()[0]
-        PLANTS[name] = Plant(name, what, invariant, scenario, strategy, patches, expected, saved)
+        PLANTS[name] = Plant(name, what, invariant, scenario, strategy, patches, expected, saved, resumes)
         return patches
 
     return register
