@@ -21,6 +21,7 @@ MAX_FILE_LINES = 450
 SOURCE_SUFFIXES = {".py", ".proto", ".sh", ".yml", ".toml", ".js", ".j2"}
 MAY_PRINT = ("testbed/cli", "testbed/report", "testbed/bench", "scripts/")
 MAY_SLEEP = ("services/shell/", "testbed/engines/")
+ATTACKERS = {"test_lying_members.py"}  # makes what must be refused
 SERIALISERS_THAT_RUN_CODE = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal"}
 UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
 ADDRESSES = re.compile(
@@ -179,6 +180,8 @@ def swallowed_errors(path: Path) -> Iterator[str]:
 
 def code_running_serialisers(path: Path) -> Iterator[str]:
     """A file or a message never decides which code runs."""
+    if path.name in ATTACKERS:
+        return
     for node in nodes_of(path):
         for name in imported_names(node):
             if name.partition(".")[0] in SERIALISERS_THAT_RUN_CODE:

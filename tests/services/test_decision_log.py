@@ -35,5 +35,5 @@ def test_every_flipped_bit_is_noticed() -> None:
             if at == len(CONTENT) - 1:  # the last newline: nothing is missing, something is torn
                 assert read_log(bytes(damaged))[1]
             else:
-                with pytest.raises(LogDamaged, match="line [123] is damaged"):
+                with pytest.raises(LogDamaged, match=r"line [123] is damaged"):
                     read_log(bytes(damaged))

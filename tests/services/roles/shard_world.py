@@ -98,7 +98,7 @@ class _Run:
         elif isinstance(thing, Stop):
             self.outcome.stop = thing if name == COORDINATOR else self.outcome.stop
         elif isinstance(thing, get_args(Fact)):
-            self.outcome.facts.append((name, thing))  # type: ignore[arg-type]
+            self.outcome.facts.append((name, thing))
 
     def _kill(self, hold: Hold) -> None:
         self.world.kill(hold.role)
