@@ -19,12 +19,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from services.canonical_json import encode_canonical
 from services.messages import Array, Numbered
 from services.records import Fact
 from services.wire_error import WireError
 
 INT_BOUND = 2**63
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _decode = json.JSONDecoder().decode
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -87,9 +87,9 @@ def _body(fact: Fact, plan: _Plan) -> str:
     for name in plan.floats:
         body[name] = float(body[name])
     try:
-        return _encode(body)
+        return encode_canonical(body)
     except ValueError:  # a float that JSON cannot say
-        return _encode({name: _sayable(value, "" if name in plan.floats else "float") for name, value in body.items()})
+        return encode_canonical({name: _sayable(value, "" if name in plan.floats else "float") for name, value in body.items()})
 
 
 def _sayable(value: Any, tag: str) -> Any:
