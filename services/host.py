@@ -60,6 +60,10 @@ OPERATION_NAMES: dict[type[DiskOp], str] = {
 }
 
 
+_OF_TRANSPORT = frozenset({Received, TimerFired, Linked, Unlinked})  # events that may be the host's business
+_OF_HOST = frozenset({Record, Phase, SendStored, Persist, Stop})  # effects that are
+
+
 class Role(Protocol):
     """What the host drives."""
 
@@ -209,7 +213,7 @@ class Host:
 
     def handle(self, now_ms: float, event: Event) -> list[HostEffect]:
         out: list[HostEffect] = []
-        if self._transport(event, out):
+        if type(event) in _OF_TRANSPORT and self._transport(event, out):
             self._announce(out)
             return out
         if self._standing is not None:
@@ -224,7 +228,9 @@ class Host:
 
     def _transport(self, event: Event, out: list[HostEffect]) -> bool:
         """Handle what concerns the reporting link. True when the role need not see the event."""
-        if isinstance(event, Received) and isinstance(event.message, Stored):
+        if isinstance(event, Received):
+            if not isinstance(event.message, Stored):
+                return False
             self.recorder.stored(event.message)
             self._send_late(out)
             return True
@@ -253,7 +259,10 @@ class Host:
     def _carry_out(self, out: list[HostEffect]) -> None:
         while self._effects and self._standing is None:
             effect = self._effects.popleft()
-            if isinstance(effect, Record):
+            kind = type(effect)
+            if kind not in _OF_HOST:
+                out.append(effect)  # type: ignore[arg-type]
+            elif isinstance(effect, Record):
                 self._record(effect.fact, out)
             elif isinstance(effect, Phase):
                 self._pass(effect, out)

@@ -11,6 +11,7 @@ import errno
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -115,6 +116,7 @@ class World:
         self._serial = 0
         self._launches: dict[str, int] = {}
         self._early_holds: list[Hold] = []
+        self._table = self._acts()
 
     # ------------------------------------------------------------ time
 
@@ -268,39 +270,36 @@ class World:
     # ------------------------------------------------------------ effects out
 
     def _carry_out(self, node: Node, effects: list[HostEffect]) -> None:
+        table = self._table
         for effect in effects:
-            self._do(node, effect)
+            table[type(effect)](node, effect)
 
-    def _do(self, node: Node, effect: HostEffect) -> None:  # noqa: C901 - one flat table
-        match effect:
-            case Send(to, message):
-                self._send(node, to, message)
-            case Observed(fact):
-                self._watch(node.name, fact)
-            case Compute(token, job):
-                self._compute(node, token, job)
-            case SetTimer(name, after_ms):
-                self._serial += 1
-                due_ms = node.role_ms(self.now_ms) + after_ms
-                node.timers[name] = (self._serial, due_ms)
-                self._arm_timer(node, name, self._serial, due_ms)
-            case CancelTimer(name):
-                node.timers.pop(name, None)
-            case Persist():
-                node.persisting.append((effect, 0))
-                self.after(PERSIST_MS, lambda e=effect: self._persist(node, e))  # type: ignore[misc]
-            case Load(token, job):
-                self._load(node, token, job)
-            case Identify(incarnation):
-                self._identify(node, incarnation)
-            case Cut(peer, incarnation):
-                self._cut(node, peer, incarnation)
-            case Note(text):
-                self.notes.append((self.now_ms, node.name, text))
-            case HoldReached():
-                self._watch(node.name, effect)
-            case Stop(condition, reason):
-                self._stop(node, condition, reason)
+    def _acts(self) -> dict[type, Callable[[Node, Any], None]]:
+        """What carries out each kind of effect. A table: this is done a hundred times in a step."""
+        return {
+            Send: lambda node, effect: self._send(node, effect.to, effect.message),
+            Observed: lambda node, effect: self._watch(node.name, effect.fact),
+            HoldReached: lambda node, effect: self._watch(node.name, effect),
+            Compute: lambda node, effect: self._compute(node, effect.token, effect.job),
+            Load: lambda node, effect: self._load(node, effect.token, effect.job),
+            Persist: self._begin_persist,
+            SetTimer: self._set_timer,
+            CancelTimer: lambda node, effect: node.timers.pop(effect.name, None),
+            Identify: lambda node, effect: self._identify(node, effect.incarnation),
+            Cut: lambda node, effect: self._cut(node, effect.peer, effect.incarnation),
+            Note: lambda node, effect: self.notes.append((self.now_ms, node.name, effect.text)),
+            Stop: lambda node, effect: self._stop(node, effect.condition, effect.reason),
+        }
+
+    def _set_timer(self, node: Node, effect: SetTimer) -> None:
+        self._serial += 1
+        due_ms = node.role_ms(self.now_ms) + effect.after_ms
+        node.timers[effect.name] = (self._serial, due_ms)
+        self._arm_timer(node, effect.name, self._serial, due_ms)
+
+    def _begin_persist(self, node: Node, effect: Persist) -> None:
+        node.persisting.append((effect, 0))
+        self.after(PERSIST_MS, lambda: self._persist(node, effect))
 
     def _send(self, node: Node, to: str, message: Message) -> None:
         if to == DRIVER:
