@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from testbed.plants.registry import VIOLATED, Plant
-from testbed.sweeping import CRASHED, Outcome, SweepPlan, sweep
+from testbed.sweeping import CRASHED, Outcome, Pool, SweepPlan, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Found:
     how: str = ""
 
 
-def find(plant: Plant, plan: SweepPlan, processes: int = 1) -> Found:
+def find(plant: Plant, plan: SweepPlan, pool: Pool | None = None) -> Found:
     """Sweep with the bug planted until the verifier says what it must, at most `plan.runs` times."""
     strategies = tuple(one for one in plan.strategies if one in plant.strategies)
     if not strategies:
         return Found(plant.name, None, f"it shows in {' and '.join(plant.strategies)} only")
-    outcomes = sweep(replace(plan, plants=(plant.name,), strategies=strategies), processes)
+    outcomes = sweep(replace(plan, plants=(plant.name,), strategies=strategies), pool)
     for number, outcome in enumerate(outcomes, start=1):
         if caught(plant, outcome):
             what = outcome.violated.get(plant.invariant) or "; ".join(outcome.why)

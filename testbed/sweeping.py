@@ -9,6 +9,7 @@ both gives each schedule's draw to both. Nothing is kept of a run but its `Outco
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import tempfile
 import time
@@ -166,19 +167,39 @@ def _first(entry: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- many runs
 
 
-def sweep(plan: SweepPlan, processes: int = 1) -> Iterator[Outcome]:
-    """The outcomes, in the order of the runs."""
-    if processes <= 1 or plan.runs <= 1 or plan.engine != "sim":
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Processes for simulated runs."""
+
+    executor: ProcessPoolExecutor
+    processes: int
+
+
+@contextlib.contextmanager
+def pool_of(processes: int) -> Iterator[Pool | None]:
+    """So many processes to run sweeps in, one sweep after the other; None, this one alone, for fewer than two."""
+    if processes < 2:
+        yield None
+        return
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as executor:
+        yield Pool(executor, processes)
+
+
+def sweep(plan: SweepPlan, pool: Pool | None = None) -> Iterator[Outcome]:
+    """The outcomes, in the order of the runs. Processes of the machine's own are run one at a time."""
+    if pool is None or plan.engine != "sim":
         yield from (_run_number(plan, number) for number in range(plan.runs))
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context) as pool:
-        numbers = iter(range(plan.runs))
-        due = [pool.submit(_run_number, plan, number) for number in islice(numbers, processes * WINDOW_PER_PROCESS)]
+    submit, numbers = pool.executor.submit, iter(range(plan.runs))
+    due = [submit(_run_number, plan, number) for number in islice(numbers, pool.processes * WINDOW_PER_PROCESS)]
+    try:
         while due:
             outcome = due.pop(0).result()
-            due += [pool.submit(_run_number, plan, number) for number in islice(numbers, 1)]
+            due += [submit(_run_number, plan, number) for number in islice(numbers, 1)]
             yield outcome
+    finally:
+        for future in due:
+            future.cancel()  # whoever asked has seen enough
 
 
 def _run_number(plan: SweepPlan, number: int) -> Outcome:

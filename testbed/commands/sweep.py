@@ -15,7 +15,7 @@ import typer
 from testbed.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from testbed.sweeping import Outcome, Summary, SweepPlan
+    from testbed.sweeping import Outcome, Pool, Summary, SweepPlan
 
 SHRUNK_MAX = 3  # of a sweep in which much goes wrong only the first few are made small
 _STRATEGIES = {"both": ("ring", "ps"), "ring": ("ring",), "ps": ("ps",)}
@@ -45,7 +45,7 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Run random schedules and judge each. Exit code 0: none was violated, and none was left unknown."""
-    from testbed.sweeping import SweepPlan
+    from testbed.sweeping import SweepPlan, pool_of
     from training.errors import ConfigurationError
 
     if strategy not in _STRATEGIES:
@@ -54,10 +54,10 @@ def sweep(
         raise ConfigurationError(f"no sweep on engine {engine!r}; choose sim or local")
     plan = SweepPlan(runs, seed, _STRATEGIES[strategy], _range_of(workers), tuple(plant or ()), engine)  # type: ignore[arg-type]
     typer.echo(_command(plan, strategy, runs_to_find), err=as_json)
-    processes = jobs or min(os.cpu_count() or 1, _PROCESSES_MAX)
-    if runs_to_find:
-        raise typer.Exit(_find_each(plan, processes, as_json))
-    raise typer.Exit(_sweep(plan, processes, out, as_json))
+    processes = min(jobs or min(os.cpu_count() or 1, _PROCESSES_MAX), runs)
+    with pool_of(processes) as pool:
+        code = _find_each(plan, pool, as_json) if runs_to_find else _sweep(plan, pool, out, as_json)
+    raise typer.Exit(code)
 
 
 def _range_of(text: str) -> tuple[int, int]:
@@ -82,13 +82,13 @@ def _command(plan: SweepPlan, strategy: str, runs_to_find: bool) -> str:
 # ---------------------------------------------------------------- one sweep
 
 
-def _sweep(plan: SweepPlan, processes: int, out: Path | None, as_json: bool) -> ExitCode:
+def _sweep(plan: SweepPlan, pool: Pool | None, out: Path | None, as_json: bool) -> ExitCode:
     from testbed import sweeping
 
     summary = sweeping.Summary()
     wrong: list[dict[str, Any]] = []
     began_s = told_s = time.monotonic()
-    for outcome in sweeping.sweep(plan, processes):
+    for outcome in sweeping.sweep(plan, pool):
         summary.add(outcome)
         if not outcome.passed:
             wrong.append(_look_into(outcome, plan, out, small=len(wrong) < SHRUNK_MAX))
@@ -195,7 +195,7 @@ def _exit_code(summary: Summary) -> ExitCode:
 # ---------------------------------------------------------------- runs to find
 
 
-def _find_each(plan: SweepPlan, processes: int, as_json: bool) -> ExitCode:
+def _find_each(plan: SweepPlan, pool: Pool | None, as_json: bool) -> ExitCode:
     """For each planted bug the number of schedules until the verifier says what it must."""
     from testbed.finding import find, median_of
     from testbed.plants import PLANTS, find_plant
@@ -205,7 +205,7 @@ def _find_each(plan: SweepPlan, processes: int, as_json: bool) -> ExitCode:
     plants = [find_plant(name) for name in plan.plants] or able
     found = []
     for one in plants:
-        found.append(find(one, plan, processes))
+        found.append(find(one, plan, pool))
         number = found[-1].runs
         how = f"{number:5d}  {found[-1].how}" if number else f"  none in {plan.runs}"
         typer.echo(f"{one.name:30} {one.invariant or 'unknown':24} {how}", err=as_json)

@@ -12,7 +12,7 @@ from chaos.scenario import parse_scenario
 from testbed.cli import run_command
 from testbed.finding import Found, find, median_of
 from testbed.plants import PLANTS
-from testbed.sweeping import CRASHED, Outcome, Summary, SweepPlan, run_scenario, shrunk, sweep
+from testbed.sweeping import CRASHED, Outcome, Summary, SweepPlan, pool_of, run_scenario, shrunk, sweep
 
 
 def plain(outcome: Outcome) -> Outcome:
@@ -33,7 +33,9 @@ def test_thirty_clean_runs_raise_no_alarm() -> None:
 
 def test_two_processes_find_what_one_finds() -> None:
     plan = SweepPlan(4, first_seed=3, workers=(3, 4))
-    assert [plain(one) for one in sweep(plan, 2)] == [plain(one) for one in sweep(plan)]
+    with pool_of(2) as pool:
+        assert [plain(one) for one in sweep(plan, pool)] == [plain(one) for one in sweep(plan)]
+        assert next(sweep(plan, pool)).seed == 3  # and whoever has seen enough goes
 
 
 def test_every_schedule_is_run_under_both_strategies() -> None:
