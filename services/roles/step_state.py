@@ -25,3 +25,10 @@ class StepState:
     def may_offer(self, worker: int) -> bool:
         """Dealt in this step, and not left out by an earlier close."""
         return str(worker) in self.opened.deals and worker not in self.left_out
+
+    def reduced_values(self) -> str:
+        """Who says that it holds which reduced value."""
+        holders: dict[str, list[str]] = {}
+        for worker in sorted(self.readies):
+            holders.setdefault(self.readies[worker].reduced_digest, []).append(str(worker))
+        return "; ".join(f"workers {', '.join(who)} hold {digest[:12]}…" for digest, who in holders.items())

@@ -266,12 +266,12 @@ class Stepping(Replicas):
         if len(digests) > 1:
             now.mismatched += 1
             if now.mismatched >= MISMATCHED_ATTEMPTS_MAX:
-                self._stop("replicas disagree", f"step {closed.step}: reduced values differ in every attempt")
+                self._stop("replicas disagree", f"step {closed.step}, every attempt: {now.reduced_values()}")
             else:
-                self._try_again("the reduced values differ")
+                self._try_again(f"the reduced values differ: {now.reduced_values()}")
             return
-        overflowed = not all(ready.finite for ready in now.readies.values())
-        offenders = tuple(worker for worker, _, _ in closed.contributors) if overflowed else ()
+        # All hold the same bits: if the sum overflowed, all say so; if only some do, these are the ones to look at.
+        offenders = tuple(worker for worker, _, _ in closed.contributors if not now.readies[worker].finite)
         self._commit(closed, digests.pop(), offenders)
 
     def _commit(self, closed: Closed, reduced_digest: str, offenders: tuple[int, ...]) -> None:

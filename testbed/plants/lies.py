@@ -106,3 +106,14 @@ def offers_another_digest() -> list[Patch]:
         original(self, message)
 
     return [(Worker, "_answer", answer)]
+
+
+@plant("lies-about-the-sum", invariant="gradient exactness")
+def about_the_sum() -> list[Patch]:
+    """Worker 3 says that the reduced value is not finite, so that its steps are skipped."""
+    original = Worker._answer
+
+    def answer(self: Worker, message: Message) -> None:
+        original(self, replace(message, finite=False) if _lies(self) and isinstance(message, Ready) else message)
+
+    return [(Worker, "_answer", answer)]

@@ -40,8 +40,9 @@ from services.messages import (
     Turned,
     Welcome,
 )
-from services.records import Closed, Committed, Published, Refused
+from services.records import Closed, Committed, Finished, Published, Refused
 from services.roles.server import Server
+from services.roles.stepping import MISMATCHED_ATTEMPTS_MAX
 from services.roles.worker import Worker
 from services.wire import messages_pb2 as pb
 from services.wire_error import WireError
@@ -145,6 +146,26 @@ def test_a_checkpoint_of_another_state_is_not_published() -> None:
     lie = CheckpointSaved(asked.generation, 1, "ckpt-00000001-g1-i1", "0" * 64, "0" * 64)
     assert [fact.reason for fact in bench.hear(1, lie)] == ["digest"]
     assert len(bench.told(Published)) == published
+
+
+def test_a_lie_about_the_sum_stops_the_run_and_says_who_holds_what() -> None:
+    bench = closed_bench()
+    for attempt in range(MISMATCHED_ATTEMPTS_MAX):
+        for worker in (1, 2, 3):
+            told = replace(bench.ready(worker), attempt=attempt, reduced_digest=("7" if worker == 3 else "r") * 64)
+            assert bench.hear(worker, told) == []
+    (finished,) = bench.told(Finished)
+    assert finished.condition == "replicas disagree"
+    assert "workers 1, 2 hold rrrrrrrrrrrr…; workers 3 hold 777777777777…" in finished.reason
+    assert bench.told(Committed) == []
+
+
+def test_whoever_alone_says_that_the_sum_is_not_finite_is_the_one_that_the_skip_names() -> None:
+    bench = closed_bench()
+    for worker in (1, 2, 3):
+        assert bench.hear(worker, replace(bench.ready(worker), finite=worker != 3)) == []
+    (committed,) = bench.told(Committed)
+    assert (committed.skip, committed.offenders) == (True, (3,))
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -1e308])
