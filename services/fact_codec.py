@@ -89,7 +89,8 @@ def _body(fact: Fact, plan: _Plan) -> str:
     try:
         return encode_canonical(body)
     except ValueError:  # a float that JSON cannot say
-        return encode_canonical({name: _sayable(value, "" if name in plan.floats else "float") for name, value in body.items()})
+        sayable = {name: _sayable(value, "" if name in plan.floats else "float") for name, value in body.items()}
+        return encode_canonical(sayable)
 
 
 def _sayable(value: Any, tag: str) -> Any:

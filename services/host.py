@@ -91,7 +91,7 @@ class HoldReached:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A fact as the role recorded it, for whoever watches the run."""
+    """A fact as the role recorded it, for whoever watches the run. `Durable`, the host's own, is not told of."""
 
     fact: Fact
 
@@ -252,7 +252,7 @@ class Host:
         if isinstance(event, Persisted):
             done = self._persists.pop(event.token, None)
             if done is not None and self.name != VERIFIER:
-                self._record(Durable(done.what, _count(done.operations)), out)
+                self.recorder.add(Durable(done.what, _count(done.operations)))  # ours, for the verifier alone
         self._effects.extend(self.role.handle(now_ms, event))
         self._carry_out(out)
 

@@ -65,8 +65,8 @@ class GradientJob:
         return self.parameters.size <= INLINE_ELEMENTS_MAX
 
     def __call__(self) -> Gradient:
-        rows = list(self.sample_ids)
-        features, labels = self.dataset.train_features[rows], self.dataset.train_labels[rows]
+        rows = np.array(self.sample_ids)
+        features, labels = self.dataset.train_features.take(rows, axis=0), self.dataset.train_labels.take(rows)
         loss, value = loss_and_gradient(self.model, self.parameters, features, labels)
         return Gradient(self.sample_ids, value, array_digest(value), loss, bool(np.isfinite(value).all()))
 

@@ -21,6 +21,7 @@ from services.events import (
     TimerFired,
     Unlinked,
 )
+from services.fact_codec import fact_from_numbered
 from services.host import REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed, Recorder
 from services.messages import Report, Stored
 from services.records import Admitted, Durable
@@ -136,10 +137,15 @@ def test_a_hold_that_is_released_before_it_is_reached_is_disarmed() -> None:
 
 def test_what_became_durable_is_recorded_before_the_role_hears_of_it() -> None:
     persist = Persist("t", (AppendFile("log", b"x"), SyncFile("log")), "open 1")
-    host = Host("coordinator", 1, Script([persist], [Record(FACT)]))
+    host = Host("coordinator", 1, Script([], [persist], [Record(FACT), Stop("finished")]))
+    host.handle(0, Linked(VERIFIER, 1))
     host.handle(0, TimerFired("a"))
-    facts = [effect.fact for effect in host.handle(1, Persisted("t")) if isinstance(effect, Observed)]
+    effects = host.handle(1, Persisted("t"))
+    (report,) = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert isinstance(report, Report)
+    facts = [fact_from_numbered(record) for record in report.records]
     assert facts == [Durable("open 1", {"append": 1, "sync_file": 1}), FACT]
+    assert [effect.fact for effect in effects if isinstance(effect, Observed)] == [FACT]
 
 
 def test_at_the_end_records_do_not_wait() -> None:
