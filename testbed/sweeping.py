@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,7 +31,7 @@ from services.config import Strategy
 from services.events import DRIVER
 from services.records import Fact, FaultActed
 from testbed.api import one_blas_thread, run
-from testbed.engines.base import Silent
+from testbed.engines.base import EngineError, Silent
 from testbed.engines.sim import SimEngine
 from testbed.planning import RunRequest, prepare
 from testbed.results import verifier_part
@@ -181,8 +185,25 @@ def pool_of(processes: int) -> Iterator[Pool | None]:
     if processes < 2:
         yield None
         return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as executor:
-        yield Pool(executor, processes)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, spawn, initializer=_live_with_the_parent) as executor:
+        try:
+            yield Pool(executor, processes)
+        except BrokenProcessPool as error:
+            raise EngineError("a process of the sweep was killed, perhaps for want of memory; try --jobs 1") from error
+
+
+def _live_with_the_parent() -> None:
+    """In a process of the pool: Ctrl-C is the parent's to handle, and its death, however sudden, is ours too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def sweep(plan: SweepPlan, pool: Pool | None = None) -> Iterator[Outcome]:

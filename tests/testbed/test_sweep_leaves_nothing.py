@@ -1,0 +1,44 @@
+"""The processes of a sweep go with the command, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.testbed.waiting import wait_until
+
+pytestmark = pytest.mark.local
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_nothing_is_left(how: signal.Signals, code: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "testbed.cli", "sweep", "--runs", "2000", "--jobs", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADSTORM_HOME": str(tmp_path)}
+    with (
+        (tmp_path / "err").open("w") as err,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
+        ) as driver,
+    ):
+        here = psutil.Process(driver.pid)
+        try:
+            assert wait_until(lambda: " of 2000 runs" in (tmp_path / "err").read_text(), 90.0)
+            pool = here.children(recursive=True)
+            assert len(pool) >= 2
+            driver.send_signal(how)
+            assert driver.wait(30.0) == code
+            assert wait_until(lambda: not alive(pool), 5.0), alive(pool)
+        finally:
+            driver.kill()
+    assert "Traceback" not in (tmp_path / "err").read_text()
