@@ -170,8 +170,11 @@ class Recorder:
 class Host:
     """Drives one role. All methods return the effects that the shell must carry out, in order."""
 
-    def __init__(self, name: str, launch: int, role: Role, evidence: bool = True) -> None:
+    def __init__(
+        self, name: str, launch: int, role: Role, evidence: bool = True, report_every_ms: float = REPORT_EVERY_MS
+    ) -> None:
         self.name = name
+        self._report_every_ms = report_every_ms
         self.role = role
         self.recorder = Recorder(name, launch, evidence)
         self._holds: dict[tuple[str, int, int], Hold] = {}
@@ -296,7 +299,7 @@ class Host:
                 self._report(out)
             elif not self._report_due:
                 self._report_due = True
-                out.append(SetTimer(REPORT_TIMER, REPORT_EVERY_MS))
+                out.append(SetTimer(REPORT_TIMER, self._report_every_ms))
         self._send_late(out)
         self._announce(out)
 

@@ -48,6 +48,7 @@ from services.shell.switchboard import Switchboard
 from services.shell.threads import DiskThread, JobThread
 from services.wire import control_pb2 as pb
 
+REPORT_EVERY_MS = 20.0  # a report costs both ends about as much as a step's message: let records travel together
 _POLL_S = 0.05
 _COUNT_EVERY_S = 0.25
 CRASHED = "crashed"
@@ -92,7 +93,7 @@ class Runner:
 
     def __init__(self, options: ShellOptions, role: Role, numerics: str, log: Any, position: dict[str, int]) -> None:
         self.options = options
-        self.host = Host(options.role, options.launch, role, options.evidence)
+        self.host = Host(options.role, options.launch, role, options.evidence, REPORT_EVERY_MS)
         self._numerics = numerics
         self._log = log
         self._position = position
