@@ -33,6 +33,23 @@ class LinkOwner(Protocol):
     def identified(self, link: Link) -> None: ...
 
 
+class Outgoing:
+    """A message on its way to one peer or several: encoded once, by the first link that writes it."""
+
+    __slots__ = ("_data", "message", "size_bytes")
+
+    def __init__(self, message: Message | TransportFrame) -> None:
+        self.message = message
+        self.size_bytes = rough_bytes(message)
+        self._data: bytes | None = None
+
+    def encoded(self) -> bytes:
+        """The bytes of its frame."""
+        if self._data is None:
+            self._data = encode(self.message)
+        return self._data
+
+
 class Link:
     """A handshaken stream. `peer`, `launch` and `incarnation` are what the other side claims."""
 
@@ -48,7 +65,7 @@ class Link:
         self._stream = stream
         self._owner = owner
         self._options = options
-        self._outbox: deque[tuple[Message | TransportFrame, int]] = deque()
+        self._outbox: deque[Outgoing] = deque()
         self._outbox_bytes = 0
         self._heartbeat_due = False
         self._closing = False
@@ -57,13 +74,13 @@ class Link:
         self._pieces_bytes = 0
         self._pieces_total = 0
 
-    def send(self, message: Message | TransportFrame) -> None:
+    def send(self, message: Message | TransportFrame | Outgoing) -> None:
         """Put into the outbox; lost when the link breaks first."""
         if self._closing:
             return
-        size = rough_bytes(message)
-        self._outbox.append((message, size))
-        self._outbox_bytes += size
+        outgoing = message if isinstance(message, Outgoing) else Outgoing(message)
+        self._outbox.append(outgoing)
+        self._outbox_bytes += outgoing.size_bytes
         self._wake.set()
         if self._outbox_bytes > self._options.outbox_bytes_max:
             self.close(f"{self.peer} does not read: {self._outbox_bytes} bytes wait for it")
@@ -131,9 +148,9 @@ class Link:
             self._heartbeat_due = False
             await self._stream.write(self._heartbeat())
             return
-        message, size = self._outbox.popleft()
-        self._outbox_bytes -= size
-        data = encode(message)
+        outgoing = self._outbox.popleft()
+        self._outbox_bytes -= outgoing.size_bytes
+        data = outgoing.encoded()
         if len(data) <= self._options.frame_bytes_max:
             await self._stream.write(data)
         else:

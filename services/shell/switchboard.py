@@ -24,7 +24,7 @@ from services.events import COORDINATOR, DRIVER, SERVER, VERIFIER, Event, Heard,
 from services.frames import Hello, Identify
 from services.messages import Adopt, Close, Commit, Member, Message, OpenShards, Regroup
 from services.shell.dialler import Dialler
-from services.shell.link import Link, rough_bytes
+from services.shell.link import Link, Outgoing, rough_bytes
 from services.shell.link_meter import LinkMeter
 from services.shell.options import ShellOptions
 from services.shell.stream import ServerStream
@@ -83,6 +83,7 @@ class Switchboard:
         self._directory: dict[str, str] = {}
         self._hearsay: dict[str, str] = {}  # addresses that messages named
         self._waiting: dict[str, _Waiting] = {}
+        self._newest: Outgoing | None = None  # what was sent last
         self._launches: dict[str, int] = {}  # newest launch seen of each peer
         self._closing = False
         self.meter = LinkMeter() if options.transport.measured else None
@@ -92,7 +93,7 @@ class Switchboard:
     def send(self, to: str, message: Message) -> None:
         link = self._link_to(to)
         if link is not None:
-            link.send(message)
+            link.send(self._outgoing(message))
         elif to in (COORDINATOR, VERIFIER) or not dials(self.options.role, to):
             self._log.debug("message lost: no link", peer=to, kind=type(message).__name__)
         else:
@@ -209,6 +210,12 @@ class Switchboard:
     def _tell(self, event: Linked | Unlinked) -> None:
         if self.options.role in (*_SINGLE_ROLES, DRIVER) or event.peer in _SINGLE_ROLES:
             self._emit(event)
+
+    def _outgoing(self, message: Message) -> Outgoing:
+        """What is sent to several peers in a row is encoded once for all of them."""
+        if self._newest is None or self._newest.message is not message:
+            self._newest = Outgoing(message)
+        return self._newest
 
     def _link_to(self, peer: str) -> Link | None:
         """Our own link to the peer; its link to us when we cannot know where to dial."""

@@ -270,3 +270,52 @@ def test_our_own_mistakes_are_no_wire_errors() -> None:
 def test_a_heartbeat_is_two_or_three_bytes() -> None:
     assert len(encode(Heartbeat())) <= 3
     assert IN_PLACE_BYTES_MIN < 8192
+
+
+def large_part(**changed: Any) -> Part:
+    plain = Part(1, 2, 3, "lap", 0, 1, 0, 1000, (1, 2), np.arange(1000.0))
+    return replace(plain, **changed)
+
+
+def test_a_part_that_is_passed_on_as_it_came_keeps_its_bytes() -> None:
+    frame = encode(large_part())
+    received = decode(frame)
+    assert isinstance(received, Part)
+    assert encode(replace(received)) is frame
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"generation": 9},
+        {"lane": "chain"},
+        {"summed": (1, 2, 3)},
+        {"summed": ()},
+        {"index": 1, "count": 2},
+        {"start": 7},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_part_that_is_passed_on_under_another_stamp_is_encoded_anew(changed: dict[str, Any]) -> None:
+    received = decode(encode(large_part()))
+    assert isinstance(received, Part)
+    passed_on = replace(received, **changed)
+    assert encode(passed_on) == encode(large_part(**changed))
+
+
+def test_a_slice_or_a_sum_of_a_received_payload_is_encoded_anew() -> None:
+    received = decode(encode(large_part()))
+    assert isinstance(received, Part)
+    for data in (received.data[:600], received.data[::-1], received.data + 0.0):
+        again = decode(encode(replace(received, data=data)))
+        assert isinstance(again, Part)
+        assert again.data.tobytes() == data.tobytes()
+
+
+def test_a_payload_that_looks_like_a_frame_is_still_a_payload() -> None:
+    inner = encode(large_part())
+    looks = np.frombuffer(inner, dtype="<f8", count=len(inner) // 8)
+    part = large_part(data=looks, total=looks.size)
+    received = decode(pb.Frame.FromString(encode(part)).SerializeToString())
+    assert isinstance(received, Part)
+    assert encode(received) == encode(part)

@@ -12,7 +12,7 @@ import pytest
 from services.codec import encode
 from services.frames import Fragment, Heartbeat, Hello, Identify
 from services.messages import Applied, Conclude, DataPart, Message, Part
-from services.shell.link import Link
+from services.shell.link import Link, Outgoing
 from services.shell.options import TransportOptions
 from services.shell.stream import StreamBroken
 from tests.services.shell.pipes import pipe
@@ -268,3 +268,9 @@ def test_the_pipe_notices_two_writers() -> None:
         await asyncio.wait((first,))
 
     run(body())
+
+
+def test_what_goes_to_several_peers_is_encoded_once() -> None:
+    outgoing = Outgoing(Applied(1, 2, "a", "b"))
+    assert outgoing.encoded() == encode(outgoing.message)
+    assert outgoing.encoded() is outgoing.encoded()
