@@ -11,7 +11,6 @@ the published contract says; a frame whose fields stand in another order is deco
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -21,6 +20,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
+from services.checksum import crc32
 from services.frames import TransportFrame
 from services.messages import Array, Member, Message, Numbered, Part, Share
 from services.wire import messages_pb2 as pb
@@ -85,7 +85,7 @@ def _payload(array: Array) -> memoryview:
 
 def _tensor(array: Array) -> pb.Tensor:
     payload = _payload(array)
-    return pb.Tensor(dtype="float64", shape=array.shape, crc32=zlib.crc32(payload), data=bytes(payload))
+    return pb.Tensor(dtype="float64", shape=array.shape, crc32=crc32(payload), data=bytes(payload))
 
 
 def array_from(header: pb.Tensor, data: bytes | memoryview) -> Array:
@@ -98,7 +98,7 @@ def array_from(header: pb.Tensor, data: bytes | memoryview) -> Array:
     count = header.shape[0]
     if count * dtype.itemsize != len(data):
         raise WireError(f"array of shape ({count},) needs {count * dtype.itemsize} bytes and has {len(data)}")
-    if zlib.crc32(data) != header.crc32:
+    if crc32(data) != header.crc32:
         raise WireError(f"array of {count} elements does not have the CRC that was sent with it")
     return np.frombuffer(data, dtype=dtype)
 
@@ -218,7 +218,7 @@ def _encode_part(part: Part) -> bytes:
     if received is not None and received.startswith(head + _PART_DATA_TAG, _tagged(received)[1]):
         return received  # passed on as it came: the same bytes, whose CRC was right
     payload = _payload(part.data)
-    tensor = pb.Tensor(dtype="float64", shape=part.data.shape, crc32=zlib.crc32(payload)).SerializeToString()
+    tensor = pb.Tensor(dtype="float64", shape=part.data.shape, crc32=crc32(payload)).SerializeToString()
     length = _varint(len(payload))
     for padding in range(9):  # one of them makes the payload start at a multiple of 8
         pad = b"".join((_TENSOR_PADDING_TAG, _varint(padding), bytes(padding)))

@@ -6,8 +6,7 @@ stands where the dead one stood. Duty of the caller: append a line and sync the 
 
 from __future__ import annotations
 
-import zlib
-
+from services.checksum import crc32
 from services.fact_codec import fact_from_numbered, fact_to_numbered
 from services.messages import Numbered
 from services.records import Fact
@@ -32,7 +31,7 @@ def begin_plan(facts: tuple[Fact, ...]) -> tuple[DiskOp, ...]:
 def encode_line(fact: Fact) -> bytes:
     numbered = fact_to_numbered(fact, 0)
     rest = f"{numbered.kind} {numbered.body_json}".encode()
-    return b"%08x %s\n" % (zlib.crc32(rest), rest)
+    return b"%08x %s\n" % (crc32(rest), rest)
 
 
 class LogDamaged(Exception):
@@ -58,7 +57,7 @@ def read_log(content: bytes) -> tuple[tuple[Fact, ...], bool]:
 
 def _decode_line(line: bytes) -> Fact | None:
     crc, _, rest = line.partition(b" ")
-    if len(crc) != 8 or crc != b"%08x" % zlib.crc32(rest):
+    if len(crc) != 8 or crc != b"%08x" % crc32(rest):
         return None
     kind, _, body = rest.decode("ascii", "replace").partition(" ")
     try:

@@ -16,12 +16,12 @@ Whatever a reader is given, it answers with the lines that it can vouch for and 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from services.checksum import crc32
 from services.messages import Array
 
 LINES_PATH = "history.jsonl"
@@ -94,14 +94,14 @@ def encode_line(line: HistoryLine, arrays_offset: int) -> tuple[bytes, bytes]:
     chunks: list[bytes] = []
     for name, array in line.arrays.items():
         content = np.ascontiguousarray(array, dtype=_ELEMENT).tobytes()
-        described.append(f'{_quoted(name)}:[{arrays_offset},{array.size},"{zlib.crc32(content):08x}"]')
+        described.append(f'{_quoted(name)}:[{arrays_offset},{array.size},"{crc32(content):08x}"]')
         chunks.append(content)
         arrays_offset += len(content)
     head = (
         f'{{"seq":{line.seq},"at_ms":{float(line.at_ms)!r},"source":{_quoted(line.source)},"launch":{line.launch}'
         f',"n":{line.number},"kind":{_quoted(line.kind)},"body":{line.body_json},"arrays":{{{",".join(described)}}}'
     ).encode("ascii")
-    return b'%s,"crc":"%08x"}\n' % (head, zlib.crc32(head)), b"".join(chunks)
+    return b'%s,"crc":"%08x"}\n' % (head, crc32(head)), b"".join(chunks)
 
 
 def _quoted(text: str) -> str:
@@ -160,7 +160,7 @@ def _decode(raw: bytes, arrays_content: bytes) -> HistoryLine:
     head, tail = text[:-_CRC_TAIL], text[-_CRC_TAIL:]
     if len(tail) != _CRC_TAIL or not tail.startswith(_CRC_MARK) or not tail.endswith(b'"}'):
         raise _BadLine("form", "not a history line: it does not end with its CRC")
-    if tail[len(_CRC_MARK) : -2] != b"%08x" % zlib.crc32(head):
+    if tail[len(_CRC_MARK) : -2] != b"%08x" % crc32(head):
         raise _BadLine("crc", "the CRC does not fit the line")
     body_at, arrays_at = head.find(_BODY_MARK), head.rfind(_ARRAYS_MARK)
     if not 0 < body_at < arrays_at:
@@ -202,7 +202,7 @@ def _arrays(described: object, content: bytes) -> dict[str, Array]:
         if offset + count * _ELEMENT.itemsize > len(content):
             raise _BadLine("arrays", f"array {name[:80]!r}: {count} elements at byte {offset} are not in {ARRAYS_PATH}")
         array = np.frombuffer(content, _ELEMENT, count, offset) if count else np.empty(0, _ELEMENT)
-        if crc != f"{zlib.crc32(array.data):08x}":
+        if crc != f"{crc32(array.data):08x}":
             raise _BadLine("arrays", f"array {name[:80]!r}: the CRC does not fit its bytes in {ARRAYS_PATH}")
         found[name] = array
     return found
