@@ -23,6 +23,7 @@ from testbed.engines.base import ProgressSink, RunPlan, Silent
 from testbed.environment import BLAS_THREAD_SETTINGS, blas, git_commit, versions
 from testbed.final_state import own_fingerprint
 from testbed.planning import Prepared, RunRequest, prepare, prepare_replay
+from testbed.report_page.page import write_page
 from testbed.results import RunResult, compose, judged_again
 from testbed.run_folder import RunFolder, find_run, process_marker
 
@@ -81,7 +82,7 @@ def verify(run_name: str) -> RunResult:
 
 
 def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunResult:
-    """Make the folder, let the engine run, write the verdict."""
+    """Make the folder, let the engine run, write the verdict and its page."""
     with one_blas_thread():
         folder = RunFolder.create(prepared.folder_path)
         plan = _with_own_resume(prepared.plan, folder)
@@ -90,6 +91,7 @@ def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunRe
         outcome = prepared.engine.run(plan, folder, progress or Silent())
         result = compose(plan, prepared.engine.name, folder, outcome)
         folder.write_verdict(result.document)
+        write_page(folder)
         return result
 
 

@@ -21,7 +21,20 @@ from testbed.exit_codes import ExitCode
 
 limit_blas_threads()  # the commands below load numpy when they run, not before
 
-from testbed.commands import baseline, bench, doctor, experiments, mutations, roles, run, runs, scenarios, sweep, verify  # noqa: E402
+from testbed.commands import (  # noqa: E402
+    baseline,
+    bench,
+    doctor,
+    experiments,
+    mutations,
+    report,
+    roles,
+    run,
+    runs,
+    scenarios,
+    sweep,
+    verify,
+)
 
 app = typer.Typer(
     name="gradstorm",
@@ -34,6 +47,7 @@ app = typer.Typer(
 run.add_to(app)
 scenarios.add_to(app)
 verify.add_to(app)
+report.add_to(app)
 runs.add_to(app)
 doctor.add_to(app)
 baseline.add_to(app)

@@ -17,7 +17,7 @@ from testbed.engines.base import EngineOutcome, RunPlan
 from testbed.exit_codes import ExitCode, exit_code_of
 from testbed.final_state import FINAL, final_part, own_fingerprint
 from testbed.history_facts import read_facts
-from testbed.run_folder import RunFolder
+from testbed.run_folder import RunFolder, RunFolderError
 
 SCHEMA = "gradstorm.run/1"
 VERIFY_SCHEMA = "gradstorm.verify/1"
@@ -74,6 +74,14 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         "replay": f"gradstorm replay {folder.path}",
     }
     return RunResult(document, folder.path, code)
+
+
+def saved_result(folder: RunFolder) -> RunResult:
+    """What a finished run came to, as its folder says. Raises RunFolderError while there is no verdict."""
+    document = folder.verdict()
+    if not document:
+        raise RunFolderError(f"{folder.path} has no verdict; `gradstorm verify {folder.path}` judges its history")
+    return RunResult(document, folder.path, ExitCode(document["exit_code"]))
 
 
 def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:

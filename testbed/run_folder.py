@@ -8,6 +8,7 @@
     resumed-from/         the checkpoint of an earlier run that this one went on from, if it did
     logs/                 one file per role and launch
     verdict.json          the document that `run --json` printed
+    report.html           the same for people, with pictures; opens offline
 
 JSON documents are written to a temporary name, synced and renamed, so that a reader finds the old one or the new
 one, whole. Runs live in ./runs, or in the folder that GRADSTORM_HOME names.
@@ -88,6 +89,10 @@ class RunFolder:
     @property
     def verdict_path(self) -> Path:
         return self.path / VERDICT
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
 
     def log_path(self, role: str, launch: int) -> Path:
         """Where launch `launch` of a role writes what it says."""

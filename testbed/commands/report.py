@@ -1,164 +1,30 @@
-"""How a run's document reads on a terminal: a pass in a few lines, a failure with everything needed to look into it."""
+"""`gradstorm report RUN`: what a finished run came to, again, and its page anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from typing import Annotated
 
-from testbed.exit_codes import ExitCode
-from testbed.results import RunResult
-
-
-def report_lines(result: RunResult) -> list[str]:
-    """The whole report, the sentence of summary last."""
-    document = result.document
-    lines = [*_head(document), *_invariants(document), *_faults(document), *_observations(document)]
-    if not result.passed:
-        lines += ["", *_failure(document)]
-    return [*lines, "", _summary(result)]
+import typer
 
 
-def _head(document: Mapping[str, Any]) -> list[str]:
-    samples = document["samples"]
-    lines = [
-        f"{document['scenario']} on {document['engine']}, {document['strategy']}, seed {document['seed']}",
-        f"  steps       {document['steps_committed']} committed, {document['steps_checked']} checked",
-        *([f"  samples     {_words(samples)}"] if samples else []),
-        f"  membership  {document['kills']} kills, generation {document['generations']}",
-        *_boundaries(document),
-    ]
-    if document["worst_gradient_error"] is not None:
-        keys = ("worst_gradient_error", "noise_floor", "tolerance", "smallest_detectable_bug")
-        error, floor, tolerance, smallest = (_number(document[key]) for key in keys)
-        lines.append(
-            f"  gradient    worst error {error}, noise floor {floor}, tolerance {tolerance},"
-            f" smallest detectable bug {smallest}"
-        )
-    if document["params_sha256"]:
-        lines.append(f"  parameters  sha256 {document['params_sha256']} after step {document['final_step']}")
-        lines.append(_final(document))
-    return lines
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command()(report)
 
 
-def _final(document: Mapping[str, Any]) -> str:
-    if "final_eval_loss" in document:
-        return f"  evaluation  loss {document['final_eval_loss']!r} after step {document['final_step']}"
-    loss = "not finite" if document["final_loss"] is None else f"{document['final_loss']:.6f}"
-    return f"  held out    loss {loss}, accuracy {document['final_accuracy']:.4f}"
+def report(
+    run_name: Annotated[str, typer.Argument(metavar="RUN", help="Id or folder of a run, or latest.")] = "latest",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
+) -> None:
+    """Print what a run came to, and write its report.html anew. Judges nothing; exit code as the run's."""
+    from testbed.report_page.page import write_page
+    from testbed.results import saved_result
+    from testbed.run_folder import find_run
+    from testbed.run_lines import report_lines
 
-
-def _boundaries(document: Mapping[str, Any]) -> list[str]:
-    """Of layer-sharded training."""
-    if not document.get("boundaries"):
-        return []
-    ages = ", ".join(f"{count} of age {age}" for age, count in document["ages"].items())
-    size = f"{document['payload_bytes']} bytes each (dense {document['dense_bytes']})"
-    lines = [
-        f"  boundaries  {document['boundaries']} used: {ages}",
-        f"  payload     {size}, {document['payload_bytes_total']} in all",
-    ]
-    if document["density"] is not None:
-        lines.append(
-            f"  codec       density {document['density']:.4f}, ratio {document['ratio']:.3f},"
-            f" error rms {_number(document['rms_error'])}, max {_number(document['max_error'])}"
-        )
-    return lines
-
-
-def _invariants(document: Mapping[str, Any]) -> list[str]:
-    found = document["invariants"]
-    return [
-        f"  {_mark(entry['verdict'])} {name:24} {entry['verdict']:9} checked {entry.get('checked', 0)} times"
-        for name, entry in sorted(found.items())
-    ]
-
-
-def _faults(document: Mapping[str, Any]) -> list[str]:
-    return [f"  fault       {_fault(fault)}" for fault in document["faults"]]
-
-
-def _observations(document: Mapping[str, Any]) -> list[str]:
-    return [
-        f"  observed    {seen['kind']}, {seen['count']} times, first at step {seen['first_step']} ({seen['role']}):"
-        f" {seen['what']}"
-        for seen in document["observations"]
-    ]
-
-
-def _failure(document: Mapping[str, Any]) -> list[str]:
-    """Invariant, first bad step and role, active faults, the run's folder, the replay command."""
-    lines = [f"because: {reason}" for reason in document["reasons"]]
-    for name, entry in sorted(document["invariants"].items()):
-        if entry["verdict"] != "pass":
-            lines.append(f"{entry['verdict'].upper()}: {name}: {_first(entry)}")
-            lines += _active(document, entry)
-    if document["stop_condition"] not in ("", "finished"):
-        lines.append(f"STOPPED: {document['stop_condition']} {document['stop_reason']}".rstrip())
-    if document["aborted"]:
-        lines.append(f"GIVEN UP: {document['aborted']}")
-    lines += [f"UNEXPECTED EXIT: {one['role']}: {one['exit_code']}" for one in document["exits"] if not one["expected"]]
-    return [*lines, f"run folder: {document['run_dir']}", f"replay:     {document['replay']}"]
-
-
-def _first(entry: Mapping[str, Any]) -> str:
-    first = entry.get("first_violation")
-    if first:
-        return f"step {first['step']}, {first['role']}: {first['what']}"
-    return "; ".join(entry.get("reasons", []))
-
-
-def _active(document: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
-    """The faults in force at the history line that shows the violation."""
-    first = entry.get("first_violation")
-    if not first or not first["seq"]:
-        return []
-    active = [
-        fault["fault"]
-        for fault in document["faults"]
-        if fault.get("acted_seq", first["seq"]) < first["seq"] <= fault.get("undone_seq", first["seq"])
-    ]
-    return [f"  active faults then: {', '.join(active) or 'none'}; history line {first['seq']}"]
-
-
-def _summary(result: RunResult) -> str:
-    """One sentence, and what to open."""
-    document = result.document
-    steps = f"{document['steps_checked']} of {document['steps_committed']} steps proved"
-    opening = f"open {result.folder}/verdict.json"
-    match result.exit_code:
-        case ExitCode.PASS:
-            return f"PASS: {steps}, every invariant holds; {opening}."
-        case ExitCode.VIOLATED:
-            broken = [name for name, entry in document["invariants"].items() if entry["verdict"] == "violated"]
-            return f"VIOLATED: {', '.join(sorted(broken))}; {opening}."
-        case ExitCode.STOPPED:
-            return f"STOPPED by {document['stop_condition']}, verdict {document['verdict']}, {steps}; {opening}."
-        case _:
-            return f"UNKNOWN: the evidence does not suffice for a verdict, {steps}; {opening}."
-
-
-def _mark(verdict: str) -> str:
-    return {"pass": "ok ", "violated": "BAD", "unknown": "?  "}.get(verdict, "?  ")
-
-
-def _fault(fault: Mapping[str, Any]) -> str:
-    parts = [f"{fault['fault']} {fault['state']}"]
-    if fault["witness"]:
-        parts.append(f"witness: {_pairs(fault['witness'])}")
-    if fault.get("undo"):
-        parts.append(f"undone: {_pairs(fault['undo'])}")
-    if fault.get("reason"):
-        parts.append(str(fault["reason"]))
-    return "; ".join(parts)
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items() if value != "")
-
-
-def _words(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{value} {key}" for key, value in values.items())
-
-
-def _number(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    folder = find_run(run_name)
+    write_page(folder)
+    result = saved_result(folder)
+    typer.echo(json.dumps(result.document, indent=2, sort_keys=True) if as_json else "\n".join(report_lines(result)))
+    raise typer.Exit(result.exit_code)

@@ -83,8 +83,8 @@ def _carry_out(
     prepare: Callable[[], Any], as_json: bool, compare: Callable[[RunResult], dict[str, Any]] | None = None
 ) -> None:
     from testbed.api import carry_out
-    from testbed.commands.report import report_lines
     from testbed.live import make_sink
+    from testbed.run_lines import report_lines
 
     prepared = prepare()
     _say(f"run {prepared.plan.config.run_id} in {prepared.folder_path}")

@@ -19,7 +19,7 @@ def verify(
 ) -> None:
     """Judge a saved run again, from its history alone, and compare with the verdict that was given then."""
     from testbed.api import verify as judge_again
-    from testbed.commands.report import report_lines
+    from testbed.run_lines import report_lines
 
     result = judge_again(run_name)
     if as_json:
