@@ -1,6 +1,6 @@
-"""The two pictures of a run's page, as SVG elements: the loss over steps, and who took part in which step.
+"""The pictures of a run's page, as SVG elements: the loss, the samples and who took part, each by step.
 
-Both share one horizontal scale, so that a fault's line stands at the same place in each. Colours come from the page's
+All share one horizontal scale, so that a fault's line stands at the same place in each. Colours come from the page's
 style sheet by class name.
 """
 
@@ -14,29 +14,20 @@ from xml.etree.ElementTree import Element, SubElement
 from testbed.report_page.story import Step, Story
 
 WIDTH, _LEFT, _RIGHT = 960, 84, 16
-_LOSS_HEIGHT, _LANE_HEIGHT, _TOP, _FOOT = 220, 18, 22, 26
+_LOSS_HEIGHT, _BATCH_HEIGHT, _LANE_HEIGHT, _TOP, _FOOT = 220, 80, 18, 22, 26
 MOST_POINTS = 2000
 
 
 def loss_chart(story: Story) -> Element:
     """Training loss of each committed step, thinned to at most `MOST_POINTS` points; a loss that is not finite: gap."""
-    rows = story.rows()
-    finite = [row for row in thinned(rows, MOST_POINTS) if math.isfinite(row.loss)]
-    low, high = _bounds([row.loss for row in finite])
-    svg, scale = _canvas(_TOP + _LOSS_HEIGHT + _FOOT, rows, "Loss by step")
-    _fault_lines(svg, story, scale, _TOP, _TOP + _LOSS_HEIGHT)
+    points = [(row.step, row.loss) for row in thinned(story.rows(), MOST_POINTS) if math.isfinite(row.loss)]
+    return _curve(story, points, "Loss by step", _LOSS_HEIGHT)
 
-    def height(loss: float) -> float:
-        return _TOP + _LOSS_HEIGHT * (high - loss) / (high - low)
 
-    for fraction in (0.0, 0.5, 1.0):
-        value = low + fraction * (high - low)
-        _line(svg, _LEFT, height(value), WIDTH - _RIGHT, height(value), "grid")
-        _text(svg, _LEFT - 6, height(value) + 4, f"{value:.3g}", "label end")
-    points = " ".join(f"{scale.x(row.step):.1f},{height(row.loss):.1f}" for row in finite)
-    SubElement(svg, "polyline", {"points": points, "class": "curve"})
-    _steps_axis(svg, scale, _TOP + _LOSS_HEIGHT + 16)
-    return svg
+def batch_chart(story: Story) -> Element:
+    """Samples of each committed step, the effective batch: it drops where somebody died, and at an epoch's end."""
+    points = [(row.step, float(row.samples or 0)) for row in thinned(story.rows(), MOST_POINTS)]
+    return _curve(story, points, "Samples by step", _BATCH_HEIGHT, low=0.0)
 
 
 def lanes_chart(story: Story) -> Element:
@@ -83,6 +74,27 @@ class _Scale:
 
     def x(self, step: float) -> float:
         return _LEFT + (WIDTH - _LEFT - _RIGHT) * (step - self.first + 0.5) / (self.last - self.first + 1)
+
+
+def _curve(
+    story: Story, points: Sequence[tuple[int, float]], title: str, tall: float, low: float | None = None
+) -> Element:
+    lowest, high = _bounds([value for _, value in points])
+    bottom = lowest if low is None else low
+    svg, scale = _canvas(_TOP + tall + _FOOT, story.rows(), title)
+    _fault_lines(svg, story, scale, _TOP, _TOP + tall)
+
+    def height(value: float) -> float:
+        return _TOP + tall * (high - value) / (high - bottom)
+
+    for fraction in (0.0, 0.5, 1.0):
+        value = bottom + fraction * (high - bottom)
+        _line(svg, _LEFT, height(value), WIDTH - _RIGHT, height(value), "grid")
+        _text(svg, _LEFT - 6, height(value) + 4, f"{value:.3g}", "label end")
+    places = " ".join(f"{scale.x(step):.1f},{height(value):.1f}" for step, value in points)
+    SubElement(svg, "polyline", {"points": places, "class": "curve"})
+    _steps_axis(svg, scale, _TOP + tall + 16)
+    return svg
 
 
 def _trouble(row: Step) -> str:

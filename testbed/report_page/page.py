@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from testbed.report_page.charts import MOST_POINTS, lanes_chart, loss_chart
+from testbed.report_page.charts import MOST_POINTS, batch_chart, lanes_chart, loss_chart
 from testbed.report_page.story import Story, read_story
 from testbed.results import RunResult, saved_result
 from testbed.run_folder import RunFolder, RunFolderError
@@ -21,6 +21,7 @@ from testbed.run_lines import summary_lines
 
 _MOST_EVENTS = 500
 _LOSS_CAPTION = "Training loss of each committed step. A dashed line: a fault acted while that step was open."
+_BATCH_CAPTION = "Samples of each step: the batch drops where a worker is lost, and where an epoch ends on a short one."
 _LANES_CAPTION = (
     "Blue: took part in the step. Orange: was dealt samples but left out. Empty: no member."
     " Last lane: steps that took more than one attempt, or were skipped."
@@ -80,8 +81,10 @@ def _pictures(body: Element, story: Story) -> None:
         return
     SubElement(body, "h2").text = "Steps"
     thin = f" Thinned to {MOST_POINTS} points." if len(story.steps) > MOST_POINTS else ""
-    captions = (_LOSS_CAPTION + thin, _LANES_CAPTION)
-    for chart, caption in zip((loss_chart(story), lanes_chart(story)), captions, strict=True):
+    pictures = [(loss_chart(story), _LOSS_CAPTION + thin), (lanes_chart(story), _LANES_CAPTION)]
+    if any(row.samples is not None for row in story.rows()):
+        pictures.insert(1, (batch_chart(story), _BATCH_CAPTION))
+    for chart, caption in pictures:
         figure = SubElement(body, "figure")
         figure.append(chart)
         SubElement(figure, "figcaption").text = caption
