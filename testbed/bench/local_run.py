@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from chaos.faults import AnyFault
 from chaos.scenario import Overrides, Scenario, checked, override
 from chaos.training_setup import DatasetSetup
-from services.records import Committed, Fact
+from services.records import Committed, Fact, ShardsCommitted
 from services.records import Finished as RunFinished
 from testbed.api import carry_out
 from testbed.bench.family import Bench
@@ -41,18 +41,19 @@ class Stopwatch:
     commits: list[Seen] = field(default_factory=list)
     kills_s: list[float] = field(default_factory=list)
     finished_s: float = 0.0
+    clock: Callable[[], float] = time.perf_counter
 
     def role(self, role: str, launch: int, state: str) -> None:
         """Kills are told right before the signal."""
         if state == "killed":
-            self.kills_s.append(time.perf_counter())
+            self.kills_s.append(self.clock())
 
     def fact(self, role: str, fact: Fact) -> None:
         """Commits, and the end."""
-        if isinstance(fact, Committed):
-            self.commits.append(Seen(time.perf_counter(), fact.step, fact.generation))
+        if isinstance(fact, Committed | ShardsCommitted):
+            self.commits.append(Seen(self.clock(), fact.step, fact.generation))
         elif isinstance(fact, RunFinished):
-            self.finished_s = time.perf_counter()
+            self.finished_s = self.clock()
 
     def judged(self, so_far: Mapping[str, str]) -> None:
         """Not looked at."""

@@ -18,10 +18,12 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list of figures.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="One family: simulator, steps, recovery, all-reduce, speed-up or modelled; may be repeated."),
+        typer.Option(
+            help="One family: simulator, steps, recovery, all-reduce, speed-up, shards, codec or modelled; repeatable."
+        ),
     ] = None,
 ) -> None:
-    """Measure: simulator, steps, recovery, all-reduce and speed-up, with medians, spread, peers and goals."""
+    """Measure: steps, recovery, exchange, layer shards and simulator, with medians, spread, peers and goals."""
     from testbed.bench.families import chosen, measure
     from testbed.bench.table import summary, table
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from testbed.run_folder import RunFolder
     from training.checkpoint import CheckpointState, Damage
 
+NO_VERIFIER = "the run had no verifier: nothing was checked"  # what `aborted` says of a plan without one
+
 
 class EngineError(GradstormError):
     """The machine or the engine could not carry the run out (exit code 3): no port, no process, a wait ran out."""

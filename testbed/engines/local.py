@@ -61,7 +61,7 @@ from services.shell.driver_link import (
 )
 from services.shell.driver_reporter import DriverReporter
 from services.shell.rooted_disk import RootedDisk
-from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
+from testbed.engines.base import NO_VERIFIER, EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
 from testbed.engines.local_cast import first_cast
 from testbed.engines.local_place import LocalPlace
@@ -433,7 +433,7 @@ class LocalRun:
 
     def _no_verdict(self) -> dict[str, Any]:
         """The run had no verifier: nothing was checked, and it says so."""
-        self._aborted = self._aborted or "the run had no verifier: nothing was checked"
+        self._aborted = self._aborted or NO_VERIFIER
         return {}
 
     async def _verdict(self) -> dict[str, Any]:

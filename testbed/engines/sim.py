@@ -45,7 +45,7 @@ from services.records import Fact, Finished
 from services.roles.coordinator import ResumePoint
 from services.roles.verifier import Verifier
 from services.shell.cast import coordinator_of, make_member
-from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
+from testbed.engines.base import NO_VERIFIER, EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
 from testbed.engines.sim_network import LinkFault
 from testbed.engines.sim_world import Exited, World
@@ -71,8 +71,6 @@ class SimEngine:
         return refusals(scenario, self.name, strategy)
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
-        if not plan.verifier:
-            raise EngineError("the simulator always has a verifier; a run without one is for the local engine")
         with planted(plan.plants):
             session = _Session(plan, progress)
             try:
@@ -96,6 +94,7 @@ class _Session:
         self.blob = plan.data
         apply_all(self.disk, (WriteFile(DATASET, self.blob), SyncFile(DATASET), SyncDir("")))  # a power cut spares it
         self.world = World(plan.config.seed, plan.config, fingerprint(), self.disk, self._watch, self._to_driver)
+        self.world.evidence = plan.verifier
         self.world.network.on_affected = self._affected
         self.driver = Driver(plan.scenario, plan.config.strategy, plan.promises)
         self.recorder = Recorder(DRIVER, 1)
@@ -112,7 +111,8 @@ class _Session:
         config = self.plan.config
         begin = self.driver.handle(0.0, RunBegan())
         for role in first_cast(config.strategy, config.workers):
-            self._launch(role)
+            if role != VERIFIER or self.plan.verifier:
+                self._launch(role)
         self._carry_out(begin)
         self._until(self._over, "the run")
         self._end_roles()
@@ -148,6 +148,9 @@ class _Session:
 
     def _conclude(self) -> None:
         """Every record of the driver, then what to expect, to the verifier; its verdict ends the run."""
+        if not self.plan.verifier:
+            self.aborted = self.aborted or NO_VERIFIER
+            return
         if not self.world.nodes[VERIFIER].alive:
             self._launch(VERIFIER)
         self._until(lambda: self.recorder.unstored == 0, "the driver's records", ENDING_MS)
@@ -298,6 +301,8 @@ class _Session:
         self._later(LinkMeasured(action.fault, "after", figures))
 
     def _report(self, again: bool = False) -> None:
+        if not self.plan.verifier:
+            return
         for report in self.recorder.again() if again else self.recorder.report():
             self.world.tell(DRIVER, VERIFIER, report)
 

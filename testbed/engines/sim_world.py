@@ -105,6 +105,7 @@ class World:
         self.config = config
         self.numerics = numerics
         self.disk = disk
+        self.evidence = True  # False: there is no verifier; facts are counted and let go
         self.generator = np.random.default_rng([seed, 0x51])
         self.network = Network(self.generator, self.after, self._broken, self._repaired)
         self.nodes: dict[str, Node] = {}
@@ -140,7 +141,7 @@ class World:
         """Start a role (again). Its files are what the disk holds now. `before` is called before its first event."""
         launch = self._launches.get(name, 0) + 1
         self._launches[name] = launch
-        node = Node(name, launch, Host(name, launch, make(launch)))
+        node = Node(name, launch, Host(name, launch, make(launch), self.evidence))
         if name in (SERVER, COORDINATOR, VERIFIER):
             node.incarnation = launch
         self.nodes[name] = node

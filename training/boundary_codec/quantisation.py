@@ -28,13 +28,13 @@ def quantise(values: FloatArray, peak: float, bits: int) -> Codes:
 
 
 def restore(codes: Codes, peak: float, bits: int) -> FloatArray:
-    """Values, float64 (K,), of the numbers; those of q = 0 are +0.0."""
+    """Values, float64 (K,), of the numbers, each at most 2 Q; those of q = 0 are +0.0."""
     top = float(2 ** (bits - 1) - 1)
-    values = codes.astype(np.float64)
-    values -= top
-    values /= top
-    values *= peak
-    return values
+    table = np.arange(2 * top + 1)  # one value for each number there can be: looked up, not worked out K times
+    table -= top
+    table /= top
+    table *= peak
+    return np.take(table, codes)
 
 
 def _whole(numbers: FloatArray, bits: int) -> Codes:
