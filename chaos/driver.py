@@ -9,6 +9,7 @@ its points as holds, tells it when they are reached, and keeps what concerns the
 - at the start it tells what the scenario promises, and arms every hold of the first cast; holds that are still to be
   reached are armed again whenever their role is launched anew;
 - a role that stands at a hold meets the faults of that point in order, a death last, and goes on if none keeps it;
+- before the clean steps the coordinator stands until faults of links are off and measured (`chaos.gate`);
 - times count from the first step that opens;
 - a fault whose point the run has left behind is told as missed; a run that stands still for longer than the protocol
   allows, or a role that exits unasked, aborts the run and says who was missing;
@@ -46,6 +47,7 @@ from chaos.acts.table import act_for
 from chaos.fault_kinds.base import PhaseTrigger, TimeTrigger
 from chaos.fault_kinds.links import Flap, LastingLinkFault
 from chaos.fault_kinds.roles import Pause
+from chaos.gate import gate_of, keeps_shut
 from chaos.scenario import Scenario
 from services.any_config import AnyStrategy, first_cast
 from services.events import COORDINATOR, VERIFIER, worker_name
@@ -89,6 +91,8 @@ class Driver:
         self._acts = [act_for(name, fault, self._board) for name, fault in zip(names, scenario.faults, strict=True)]
         self._first_cast = first_cast(strategy, scenario.training.workers)
         self._holds: dict[str, Hold] = {}
+        self._gate = gate_of(scenario)
+        self._at_gate = ""  # the hold at which the coordinator stands before the gate
         self._progress_ms = 0.0
         self._stall_ms = timing.join_wait_ms + timing.deadline_ms + timing.exchange_ms + timing.lease_ms
         self._stall_ms += max((_lasts_ms(fault) for fault in scenario.faults), default=0.0)
@@ -116,7 +120,7 @@ class Driver:
             return []
         self._board.now_ms = now_ms
         actions = self._handle(event)
-        return actions if self._aborted else actions + self._heal()
+        return actions if self._aborted else actions + self._heal() + self._open_gate()
 
     def _handle(self, event: DriverEvent) -> list[Action]:
         match event:
@@ -162,6 +166,8 @@ class Driver:
         self._progress_ms = self._board.now_ms
         if self._board.running.get(role) == launch:
             del self._board.running[role]
+        if role == COORDINATOR:
+            self._at_gate = ""
         if role in self._board.killed_by:
             return _each(act.on_exit(role, exit_code) for act in self._unsettled())
         if self._finished:
@@ -185,6 +191,9 @@ class Driver:
                     actions.append(ArmHold(hold))
                 if point == act.start:
                     actions += act.arm()
+        if self._gate is not None and role == COORDINATOR and _hold_at(self._gate).name not in armed:
+            hold = self._holds[_hold_at(self._gate).name] = _hold_at(self._gate)
+            actions.append(ArmHold(hold))
         return actions
 
     def _stood(self, role: str, name: str) -> list[Action]:
@@ -193,15 +202,26 @@ class Driver:
         if hold is None:
             return [ReleaseHold(role, name)]
         actions: list[Action] = []
-        for act in self._acts:
-            if act.acting and act.until is not None and _hold_at(act.until) == hold:
-                actions += act.stop()
+        ending = [act for act in self._acts if act.acting and act.until is not None and _hold_at(act.until) == hold]
+        for act in ending:
+            actions += act.stop(hold)
         waiting = [act for act in self._acts if act.stage is Stage.WAITING and _starts_at(act, hold)]
         for act in sorted(waiting, key=lambda act: act.keeps):
             actions += act.strike(hold)
             if act.keeps is not Keeps.GOES_ON and act.acting:
                 return actions
-        return actions if _released(actions, name) else [*actions, ReleaseHold(role, name)]
+        if self._gate is not None and _hold_at(self._gate) == hold:
+            self._at_gate = name
+            return actions
+        kept = _released(actions, name) or any(act.holds_back for act in ending)
+        return actions if kept else [*actions, ReleaseHold(role, name)]
+
+    def _open_gate(self) -> list[Action]:
+        """Let the coordinator into the clean steps once every fault of links is measured."""
+        if not self._at_gate or keeps_shut(self._acts):
+            return []
+        name, self._at_gate = self._at_gate, ""
+        return [ReleaseHold(COORDINATOR, name)]
 
     # ------------------------------------------------------------ facts of the coordinator
 

@@ -26,6 +26,7 @@ from testbed.commands import (  # noqa: E402
     bench,
     doctor,
     experiments,
+    matrix,
     mutations,
     report,
     roles,
@@ -54,6 +55,7 @@ baseline.add_to(app)
 experiments.add_to(app)
 bench.add_to(app)
 mutations.add_to(app)
+matrix.add_to(app)
 sweep.add_to(app)
 roles.add_to(app)
 

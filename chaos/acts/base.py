@@ -119,8 +119,13 @@ class Act:
         """Its point is reached. `hold` is the one that its role stands at, None when a time was its point."""
         raise NotImplementedError
 
-    def stop(self) -> list[Action]:
-        """The phase that ends it is reached."""
+    @property
+    def holds_back(self) -> bool:
+        """Whether the role at the phase that ends it has to stand there for a while; the act releases it."""
+        return False
+
+    def stop(self, hold: Hold | None = None) -> list[Action]:
+        """The phase that ends it is reached; a role stands at `hold`, or (None) the run has passed the phase."""
         return []
 
     def on_fact(self, fact: Fact) -> list[Action]:

@@ -1,8 +1,12 @@
-"""Faults of links: applied at their point, measured by the injector, undone after a time or at a phase."""
+"""Faults of links: applied at their point, measured by the injector, undone after a time or at a phase.
+
+At the phase that ends a fault the role stands until its effect was measured, so that a run which is fast does not
+outrun the measurement.
+"""
 
 from __future__ import annotations
 
-from chaos.actions import Action, ApplyLinkFault, DriverSetTimer, LinkMeasured, UndoLinkFault
+from chaos.actions import Action, ApplyLinkFault, DriverSetTimer, LinkMeasured, ReleaseHold, UndoLinkFault
 from chaos.acts.base import Act, Board, Stage, Wait, Witness
 from chaos.fault_kinds.base import is_worker
 from chaos.fault_kinds.links import Flap, LastingLinkFault, LinkFault, Partition
@@ -22,6 +26,7 @@ class LinkAct(Act):
         self.fault = fault
         self._applied = False
         self._leaving = False  # taken off for good; the last measurement is still to come
+        self._held: Hold | None = None  # where a role stands until the effect is measured
 
     def strike(self, hold: Hold | None) -> list[Action]:
         self.stage = Stage.STRUCK
@@ -35,8 +40,17 @@ class LinkAct(Act):
             return [DriverSetTimer(f"{self.name}:over", self.fault.for_ms)]
         return []
 
-    def stop(self) -> list[Action]:
-        return self.leave() if self.acting else []
+    @property
+    def holds_back(self) -> bool:
+        return self._held is not None
+
+    def stop(self, hold: Hold | None = None) -> list[Action]:
+        if not self.acting or self._leaving:
+            return []
+        if hold is not None and self.stage is Stage.STRUCK:
+            self._held = hold
+            return self.begin_wait("its effect to be measured", MEASURE_WAIT_MS)
+        return self.leave()
 
     def on_timer(self, timer: str) -> list[Action]:
         if timer == f"{self.name}:over":
@@ -47,19 +61,24 @@ class LinkAct(Act):
         if event.fault != self.name or self.settled:
             return []
         if event.moment == "during":
-            return self.acted(dict(event.figures)) if self.stage is Stage.STRUCK else []
+            told = self.acted(dict(event.figures)) if self.stage is Stage.STRUCK else []
+            return told + self.leave() if self._held is not None else told
         return self.conclude(dict(event.figures)) if event.moment == "after" and self._leaving else []
 
     def gave_up(self, wait: Wait) -> list[Action]:
+        if self._held is not None:
+            return self.leave()
         if self.stage is Stage.ACTED:
             return self.undone({"how": f"taken off; {wait.what} did not come"})
         return super().gave_up(wait)
 
     def restore(self) -> list[Action]:
+        hold, self._held = self._held, None
+        let_go: list[Action] = [] if hold is None else [ReleaseHold(hold.role, hold.name)]
         if not self._applied:
-            return []
+            return let_go
         self._applied = False
-        return [UndoLinkFault(self.name)]
+        return [UndoLinkFault(self.name), *let_go]
 
     # ------------------------------------------------------------ inside
 

@@ -31,6 +31,10 @@ from training.errors import ConfigurationError
 
 BINARY_VARIABLE = "GRADSTORM_TOXIPROXY"
 BINARY_NAME = "toxiproxy-server"
+HOW_TO_GET_ONE = (
+    f"no Toxiproxy was found: put {BINARY_NAME} on PATH or its file into {BINARY_VARIABLE}; with Go,"
+    " `CGO_ENABLED=0 go install github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0` makes one (named server)"
+)
 _LOOPBACK = "127.0.0.1"
 _PORTS_TRIED_MAX = 10
 _START_S = 5.0

@@ -32,7 +32,7 @@ from testbed.containers.sweep import left_over_of, of_run, sweep
 from testbed.engines.base import EngineError, ProgressSink, RunPlan
 from testbed.engines.local_cast import arguments, write_settings
 from testbed.engines.place import Ears
-from testbed.engines.proxied_links import ProxiedLinks, whole_cast
+from testbed.engines.proxied_links import ProxiedLinks, Waiting, whole_cast
 from testbed.run_folder import RunFolder
 
 IMAGE_VARIABLE, IMAGE = "GRADSTORM_IMAGE", "gradstorm:local"
@@ -41,7 +41,7 @@ _NUMERICS = ("OPENBLAS_", "OMP_", "MKL_", "VECLIB_", "NPY_")  # what the host's 
 _INSIDE = Path("/run-folder")
 _ROLE_USER = 10001  # as in the Dockerfile; for a driver that is root
 _TOXIPROXY = "toxiproxy"
-_API_PORT = 8474
+_API_PORT, _FIRST_PORT = 8474, 20000
 _EXPIRES_S = 6 * 3600
 _CALL_S = 60.0  # a loaded machine starts a container slowly
 _READY_S = 20.0
@@ -100,6 +100,9 @@ class ContainerPlace:
             self._running[role] = False
         self._to_process(role, lambda docker, container: docker.unpause(container))
 
+    async def arrived(self, role: str, address: str) -> None:
+        """Its proxies lead to its name, wherever that is by now."""
+
     def from_here(self, role: str, address: str) -> str:
         host = self._connected.inspect(self._ids[role]).address_on(self._network("links"))
         return f"{host}:{address.rpartition(':')[2]}"
@@ -110,13 +113,13 @@ class ContainerPlace:
         if self._links is not None:
             self._links.seen(role, report)
 
-    def apply(self, fault: ApplyLinkFault) -> None:
+    async def apply(self, fault: ApplyLinkFault) -> None:
         assert self._links is not None, "the place is not open"
-        self._links.apply(fault)
+        await self._links.apply(fault)
 
-    def undo(self, fault: str) -> None:
+    async def undo(self, fault: str) -> None:
         assert self._links is not None, "the place is not open"
-        self._links.undo(fault)
+        await self._links.undo(fault)
 
     # ------------------------------------------------------------ the end
 
@@ -188,10 +191,14 @@ class ContainerPlace:
             health_check=False,
         )
         state = docker.start(spec)
-        self._links = ProxiedLinks(
-            state.published[_API_PORT], state.address_on(links), self._plan.config.seed, self._loop, self._ears
+        at = state.address_on(links)
+        self._links = ProxiedLinks(state.published[_API_PORT], self._plan.config.seed, self._loop, self._ears)
+        self._links.open(
+            whole_cast(self._plan),
+            listen_at=lambda number: f"{at}:{_FIRST_PORT + number}",
+            leads_to=lambda role: f"{role}:{ROLE_PORT}",
+            wait=Waiting(_READY_S, lambda seconds: void(self._closing.wait(seconds))),
         )
-        self._links.open(whole_cast(self._plan), ROLE_PORT, _READY_S, self._closing.wait)
 
     def _start(self, role: str, launch: int, driver: str) -> None:
         assert self._links is not None, "the place is not open"
@@ -282,6 +289,10 @@ _USUAL_IMAGES = {IMAGE_VARIABLE: IMAGE, TOXIPROXY_VARIABLE: TOXIPROXY_IMAGE}
 
 def _numerics(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_NUMERICS)}
+
+
+def void(_: object) -> None:
+    """Nothing comes back."""
 
 
 def _removed(docker: Docker, container: str) -> None:

@@ -44,7 +44,7 @@ from chaos.actions import (
     UndoLinkFault,
 )
 from chaos.driver import Driver
-from chaos.scenario import Scenario, refusals
+from chaos.scenario import Scenario
 from services.events import COORDINATOR, DRIVER, VERIFIER
 from services.messages import Judged
 from services.records import Finished
@@ -64,7 +64,7 @@ from services.shell.rooted_disk import RootedDisk
 from testbed.engines.base import NO_VERIFIER, EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
 from testbed.engines.local_cast import first_cast
-from testbed.engines.local_place import LocalPlace
+from testbed.engines.local_place import LocalPlace, refusals_here
 from testbed.engines.local_roles import LocalRoles, all_but_verifier
 from testbed.engines.place import Ears, Place
 from testbed.engines.process import log_tail
@@ -88,7 +88,7 @@ class LocalEngine:
         return "local"
 
     def refusals(self, scenario: Scenario, strategy: str) -> list[str]:
-        return refusals(scenario, "local", strategy)
+        return refusals_here(scenario, strategy)
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         """One run, start to end. Raises EngineError; KeyboardInterrupt passes through, with nothing left behind."""
@@ -289,6 +289,7 @@ class LocalRun:
         if thing.again:
             return
         self._progress.role(role, launch, "up")
+        await self._place.arrived(role, thing.address)
         if role == VERIFIER:
             self._reporter.verifier_at(self._place.from_here(role, thing.address))
         await self._feed(RoleLaunched(role, launch))
@@ -354,6 +355,10 @@ class LocalRun:
             case AbortRun(reason):
                 self._aborted = self._aborted or reason
                 self._progress.note(f"the run is given up: {reason}")
+            case ApplyLinkFault():
+                await self._place.apply(action)
+            case UndoLinkFault(fault):
+                await self._place.undo(fault)
             case _:
                 self._to_roles(action)
 
@@ -373,10 +378,6 @@ class LocalRun:
                 self._roles.suspend(role)
             case Resume(role):
                 self._roles.resume(role)
-            case ApplyLinkFault():
-                self._place.apply(action)
-            case UndoLinkFault(fault):
-                self._place.undo(fault)
             case _:
                 raise TypeError(f"no way to carry out {action!r}")
 

@@ -2,7 +2,8 @@
 
 `LocalRun` drives a run and does not know where its roles are; it asks a `Place`. Duties of a place:
 
-1. `start`, `kill`, `suspend`, `resume`, `apply` and `undo` return at once; those for one role happen in that order.
+1. `start`, `kill`, `suspend` and `resume` return at once; those for one role happen in that order. `apply` and `undo`
+   return when it is done: what stands at the point of a fault must not go on before the fault is there.
 2. `exited` is called once for each launch whose process is gone, in the loop. What could not be done is `failed`.
 3. `close` leaves nothing of what was started, whatever happened before, `open` cut short included.
 """
@@ -60,6 +61,10 @@ class Place(Protocol):
         """It goes on."""
         ...
 
+    async def arrived(self, role: str, address: str) -> None:
+        """A launch of the role listens at `address`; whoever dials it finds it on return. Raises EngineError."""
+        ...
+
     def from_here(self, role: str, address: str) -> str:
         """Where this process reaches a role that says it listens at `address`."""
         ...
@@ -68,12 +73,12 @@ class Place(Protocol):
         """What a role says that came in over its links."""
         ...
 
-    def apply(self, fault: ApplyLinkFault) -> None:
-        """Put a fault on a link."""
+    async def apply(self, fault: ApplyLinkFault) -> None:
+        """Put a fault on a link; it is there on return. Raises EngineError."""
         ...
 
-    def undo(self, fault: str) -> None:
-        """Take a fault off every link that it is on."""
+    async def undo(self, fault: str) -> None:
+        """Take a fault off every link that it is on; it is gone on return. Raises EngineError."""
         ...
 
     async def close(self) -> None:

@@ -8,11 +8,11 @@ link are the two directions of one proxy.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,16 +30,22 @@ from testbed.engines.local_cast import first_cast
 from testbed.engines.place import Ears
 from training.errors import GradstormError
 
-_FIRST_PORT = 20000
 _RENEW_S = 0.1  # a drawn delay holds for so long
 
 
-class ProxiedLinks:
-    """`host` is where Toxiproxy is for the roles, `api` where its interface is for us. Changes are made on a thread."""
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """For Toxiproxy to answer: for so long, with `pause(seconds)` in between."""
 
-    def __init__(self, api: str, host: str, seed: int, loop: asyncio.AbstractEventLoop, ears: Ears) -> None:
+    deadline_s: float
+    pause: Callable[[float], None]
+
+
+class ProxiedLinks:
+    """`api` is where Toxiproxy's interface is for us. Changes are made on a thread."""
+
+    def __init__(self, api: str, seed: int, loop: asyncio.AbstractEventLoop, ears: Ears) -> None:
         self.toxiproxy = Toxiproxy(api)
-        self._host = host
         self._seed = seed
         self._loop = loop
         self._ears = ears
@@ -50,13 +56,22 @@ class ProxiedLinks:
         self._renewer: asyncio.Task[None] | None = None
         self._via: dict[str, dict[str, str]] = {}
 
-    def open(self, roles: tuple[str, ...], port: int, deadline_s: float, pause: Callable[[float], object]) -> None:
-        """Make a proxy for every link between these roles, each of which listens at its name. Blocks."""
-        self.toxiproxy.wait_ready(deadline_s, lambda seconds: void(pause(seconds)))
+    def open(
+        self, roles: tuple[str, ...], listen_at: Callable[[int], str], leads_to: Callable[[str], str], wait: Waiting
+    ) -> None:
+        """Make a proxy for every link between these roles. Blocks.
+
+        `listen_at` says where proxy number n listens for the roles, `leads_to` where a role is for Toxiproxy.
+        """
+        self.toxiproxy.wait_ready(wait.deadline_s, wait.pause)
         for number, (source, target) in enumerate(proxied_links(roles)):
-            listen = f"{self._host}:{_FIRST_PORT + number}"
-            self.toxiproxy.create(proxy_name(source, target), f"{target}:{port}", listen)
-            self._via.setdefault(source, {})[target] = listen
+            made = self.toxiproxy.create(proxy_name(source, target), leads_to(target), listen_at(number))
+            self._via.setdefault(source, {})[target] = made.listen
+
+    async def lead_to(self, role: str, address: str) -> None:
+        """The role listens there from now on: lead every proxy of it to that address. Raises EngineError."""
+        mine = [proxy_name(source, role) for source, known in self._via.items() if role in known]
+        await self._on_thread(lambda: [self.toxiproxy.retarget(name, address) for name in mine])
 
     def via(self, role: str) -> dict[str, str]:
         """Whom the role dials -> where."""
@@ -67,14 +82,16 @@ class ProxiedLinks:
         for measured in self._watch.seen(_now_ms(), role, report):
             self._ears.measured(measured)
 
-    def apply(self, fault: ApplyLinkFault) -> None:
-        """Put a fault on a link."""
+    async def apply(self, fault: ApplyLinkFault) -> None:
+        """Put a fault on a link; it acts on return. Raises EngineError."""
         self._renewer = self._renewer or self._loop.create_task(self._renew())
-        self._on_thread(lambda: self._apply(fault), lambda: self._watch.applied(_now_ms(), fault))
+        await self._on_thread(lambda: self._apply(fault))
+        self._watch.applied(_now_ms(), fault)
 
-    def undo(self, fault: str) -> None:
-        """Take a fault off every link that it is on."""
-        self._on_thread(lambda: self._undo(fault), lambda: self._watch.undone(_now_ms(), fault))
+    async def undo(self, fault: str) -> None:
+        """Take a fault off every link that it is on. Raises EngineError."""
+        await self._on_thread(lambda: self._undo(fault))
+        self._watch.undone(_now_ms(), fault)
 
     async def close(self) -> None:
         """Change nothing any more. What is on the links goes with Toxiproxy, which goes with the run."""
@@ -85,16 +102,13 @@ class ProxiedLinks:
 
     # ------------------------------------------------------------ on the thread
 
-    def _on_thread(self, change: Callable[[], None], then: Callable[[], None]) -> None:
-        def carry_out() -> None:
-            try:
-                change()
-            except GradstormError as error:
-                self._loop.call_soon_threadsafe(self._ears.failed, EngineError(str(error)))
-            else:
-                self._loop.call_soon_threadsafe(then)
-
-        self._lane.submit(carry_out)
+    async def _on_thread(self, change: Callable[[], object]) -> None:
+        try:
+            await self._loop.run_in_executor(self._lane, change)
+        except EngineError:
+            raise
+        except GradstormError as error:
+            raise EngineError(str(error)) from error
 
     def _apply(self, fault: ApplyLinkFault) -> None:
         proxy, direction = proxy_of(fault.source, fault.target)
@@ -126,8 +140,11 @@ class ProxiedLinks:
         while True:
             await asyncio.sleep(_RENEW_S)
             if self._renewing:
-                with contextlib.suppress(RuntimeError):  # the lane is shut down
-                    self._on_thread(self._renew_all, lambda: None)
+                try:
+                    await self._on_thread(self._renew_all)
+                except EngineError as error:
+                    self._ears.failed(error)
+                    return
 
     def _renew_all(self) -> None:
         for jitters in list(self._renewing.values()):
@@ -147,10 +164,6 @@ def _toxic(fault: ApplyLinkFault) -> Toxic:
 
 def _now_ms() -> float:
     return time.monotonic() * 1000.0
-
-
-def void(_: object) -> None:
-    """Nothing comes back."""
 
 
 def whole_cast(plan: RunPlan) -> tuple[str, ...]:

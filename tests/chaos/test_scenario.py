@@ -113,7 +113,6 @@ def test_the_demo_is_what_it_says() -> None:
 def test_refusals_name_the_fault_and_the_way_out() -> None:
     scenario = load_scenario("partition-heal")
     assert refusals(scenario, "local", "ring") == [
-        "scenario partition-heal is for engine sim or containers, not local",
         "fault 1-partition: engine local can do partition only through Toxiproxy; use engine sim or containers",
     ]
     assert refusals(load_scenario("kill-server-gathering"), "sim", "ring") == [

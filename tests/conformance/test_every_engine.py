@@ -7,13 +7,16 @@ for byte.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import testbed
 from chaos.library import load_scenario, scenario_names
+from chaos.scenario import refusals
 from services.records import Committed, RolledBack, RunStarted
+from testbed.containers.toxiproxy_process import HOW_TO_GET_ONE, find_toxiproxy
 from testbed.history_facts import read_facts
 from testbed.planning import dataset_of
 from testbed.run_folder import RunFolder
@@ -61,6 +64,8 @@ def test_fixed_scenario(scenario: str, engine: str, runs: Runs) -> None:
     promised = load_scenario(scenario)
     if engine not in promised.engines:
         pytest.skip(f"{scenario} is for {', '.join(promised.engines)}")
+    if engine == "local" and find_toxiproxy(os.environ) is None and refusals(promised, "local", promised.strategies[0]):
+        pytest.skip(HOW_TO_GET_ONE)
     expected = runs.of(scenario, promised.engines[0], promised.strategies[0]).document["params_sha256"]
     for strategy in promised.strategies:
         result = runs.of(scenario, engine, strategy)
