@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from typing import Any
 
 from services.host import Role
 from services.shell.logs import role_log
+from services.shell.loop import run
 from services.shell.options import ShellOptions
 from services.shell.runner import RoleExit, Runner
 from training.errors import ConfigurationError
@@ -22,7 +22,7 @@ def run_role(options: ShellOptions) -> int:
     position: dict[str, int] = {}
     log = role_log(options, position)
     role = _factory(options.factory)(options)
-    return int(asyncio.run(_run(options, role, log, position)))
+    return int(run(_run(options, role, log, position)))
 
 
 async def _run(options: ShellOptions, role: Role, log: Any, position: dict[str, int]) -> RoleExit:

@@ -20,6 +20,7 @@ from typing import Any
 import structlog
 
 from services.shell.driver_link import DriverServer, RoleConnected, RoleEnded
+from services.shell.loop import run
 from services.shell.options import TOKEN_VARIABLE
 from testbed.engines.base import EngineError
 from testbed.engines.process import ProcessGroup, log_tail
@@ -33,7 +34,7 @@ def run_crew(
 ) -> dict[str, Any]:
     """Role -> what it wrote. Raises EngineError when one fails, or does not end in time."""
     folder.mkdir(parents=True)
-    asyncio.run(_Crew(roles, factory, settings, folder).go(timeout_s))
+    run(_Crew(roles, factory, settings, folder).go(timeout_s))
     return {role: json.loads((folder / f"{role}.json").read_text(encoding="utf-8")) for role in roles}
 
 

@@ -4,12 +4,11 @@
     python -m testbed.bench.raw_stream call PORT '[[BYTES, TURNS], ...]'
 
 A turn sends BYTES in messages of at most 1 MiB; once it has all of them, the server sends as many back. Half of that is
-the time of one way. Same library, same channel options, same Python as our links.
+the time of one way. Same library, same channel options, same event loop, same Python as our links.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 import grpc
 
 from services.shell.channel import channel_options, server_options
+from services.shell.loop import run
 from services.shell.options import TransportOptions
 from testbed.engines.base import EngineError
 
@@ -58,9 +58,9 @@ def main(arguments: Sequence[str]) -> None:
     """One of the two processes."""
     if arguments[0] == "serve":
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve())
+            run(_serve())
     else:
-        took_us = asyncio.run(_call(arguments[1], json.loads(arguments[2])))
+        took_us = run(_call(arguments[1], json.loads(arguments[2])))
         sys.stdout.write(json.dumps(took_us) + "\n")
 
 

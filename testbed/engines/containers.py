@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from chaos.scenario import Scenario, refusals
+from services.shell.loop import run
 from testbed.engines.base import EngineOutcome, ProgressSink, RunPlan
 from testbed.engines.container_place import ContainerPlace
 from testbed.engines.local import run_in
@@ -23,4 +22,4 @@ class ContainersEngine:
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         """One run, start to end. Raises EngineError; KeyboardInterrupt passes through, with nothing left behind."""
-        return asyncio.run(run_in(ContainerPlace(plan, folder, progress), plan, folder, progress))
+        return run(run_in(ContainerPlace(plan, folder, progress), plan, folder, progress))

@@ -60,6 +60,7 @@ from services.shell.driver_link import (
     Thing,
 )
 from services.shell.driver_reporter import DriverReporter
+from services.shell.loop import run
 from services.shell.rooted_disk import RootedDisk
 from testbed.engines.base import NO_VERIFIER, EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
@@ -92,7 +93,7 @@ class LocalEngine:
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         """One run, start to end. Raises EngineError; KeyboardInterrupt passes through, with nothing left behind."""
-        return asyncio.run(run_in(LocalPlace(plan, folder), plan, folder, progress))
+        return run(run_in(LocalPlace(plan, folder), plan, folder, progress))
 
 
 @dataclass(frozen=True, slots=True)

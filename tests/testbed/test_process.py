@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from services.shell.loop import run
 from testbed.engines.base import EngineError
 from testbed.engines.process import ProcessGroup, log_tail
 from testbed.engines.watchdog import follow, kill_registered, start_mark
@@ -41,7 +41,7 @@ def test_exit_codes_are_those_of_waitpid(tmp_path: Path) -> None:
         await group.close()
         return exits.seen
 
-    assert sorted(asyncio.run(body())) == [("worker-1", 1, 7), ("worker-2", 3, -signal.SIGKILL)]
+    assert sorted(run(body())) == [("worker-1", 1, 7), ("worker-2", 3, -signal.SIGKILL)]
 
 
 def test_a_stopped_process_is_named_and_then_killed(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_stopped_process_is_named_and_then_killed(tmp_path: Path) -> None:
         await group.close()
         return exits.seen
 
-    assert asyncio.run(body()) == [("worker-1", 1, -signal.SIGKILL)]
+    assert run(body()) == [("worker-1", 1, -signal.SIGKILL)]
 
 
 def test_a_program_that_is_not_there_is_an_engine_error(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_program_that_is_not_there_is_an_engine_error(tmp_path: Path) -> None:
         finally:
             await group.close()
 
-    asyncio.run(body())
+    run(body())
 
 
 def test_polling_serves_where_there_is_no_pidfd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from services.codec import encode
 from services.events import Heard, Linked, Received, Unlinked
 from services.frames import Hello
 from services.messages import Applied, Member, Part, Regroup
+from services.shell import loop
 from services.shell.channel import LINK_METHOD, call_metadata, new_channel
 from services.shell.options import TransportOptions
 from services.shell.switchboard import dials
@@ -27,7 +28,7 @@ APPLIED = Applied(1, 2, "a", "b")
 
 
 def run(body: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(body, 60.0))
+    loop.run(asyncio.wait_for(body, 60.0))
 
 
 async def linked_pair(**changes: Any) -> tuple[Party, Party]:
