@@ -33,6 +33,7 @@ from testbed.commands import (  # noqa: E402
     run,
     runs,
     scenarios,
+    soak,
     sweep,
     verify,
 )
@@ -57,6 +58,7 @@ bench.add_to(app)
 mutations.add_to(app)
 matrix.add_to(app)
 sweep.add_to(app)
+soak.add_to(app)
 roles.add_to(app)
 
 

@@ -23,6 +23,7 @@ from testbed.containers.container import Attachment, ContainerSpec, ContainerSta
 from testbed.containers.docker_errors import (
     DockerError,
     DockerHung,
+    DockerRefused,
     ImageMissing,
     NotRunning,
     NotThere,
@@ -264,6 +265,16 @@ class Docker:
         with self._asking(f"reading the log of {container}"):
             content: bytes = self._api.logs(container, stdout=True, stderr=True, tail=lines)
         return content.decode(errors="replace").rstrip()
+
+    def execute(self, container: str, command: tuple[str, ...]) -> str:
+        """What a command says on its standard output inside a running container. Raises DockerRefused when it fails."""
+        with self._asking(f"running {command[0]} in {container}"):
+            made = self._api.exec_create(container, list(command), stderr=False)["Id"]
+            said: bytes = self._api.exec_start(made)
+            code = self._api.exec_inspect(made)["ExitCode"]
+        if code != 0:
+            raise DockerRefused(f"{command[0]} in {container} ended with exit code {code}")
+        return said.decode(errors="replace")
 
     # ------------------------------------------------------------ for the watcher of events
 

@@ -1,0 +1,83 @@
+"""A long schedule for a soak: one worker after the other dies, stops or is cut off, and comes back, for hours if asked.
+
+    scenario = soak_scenario(seed, faults=200, engine="containers", partitions=True)   # the same arguments, the same
+
+Coordinator, server and verifier live through all of it, so that what they hold can be watched. Every fault has its
+point in the run, so the result is fixed: the same seed ends with the same parameters in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from chaos.scenario import Scenario, checked
+from services.events import COORDINATOR
+
+WORKERS = 4
+_LEASE_MS = 1500.0
+_PHASES = ("open", "offer", "reduce", "ready", "apply", "applied")
+_AWAY = (2, 5)  # steps, both ends included
+_BETWEEN = (10, 40)
+_CLEAN_STEPS = 5
+_SAMPLES = 4000
+
+
+def soak_scenario(seed: int, faults: int, engine: str, *, partitions: bool) -> Scenario:
+    """So many faults, one after the other; with probability 1/4 a second worker is killed together with the first."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    drawn, step = [], 2
+    for _ in range(faults):
+        step += _between(generator, _BETWEEN)
+        back = step + _between(generator, _AWAY)
+        drawn += list(_drawn(generator, step, back, partitions))
+        step = back
+    plain = {
+        "name": f"soak-{seed}",
+        "title": f"{faults} times a worker dies, stops or is cut off, and comes back",
+        "engines": [engine],
+        "training": {
+            "dataset": {"sample_count": _SAMPLES, "seed": seed},
+            "batch": {"size": 8},
+            "workers": WORKERS,
+            "steps": step + _CLEAN_STEPS,
+            "seed": seed,
+            "checkpoint_every": 50,
+            "timing": {"lease_ms": _LEASE_MS, "deadline_ms": 4000.0},
+        },
+        "faults": drawn,
+        "clean_steps": _CLEAN_STEPS,
+    }
+    return checked(Scenario.model_validate(plain), f"soak {seed}")
+
+
+def _drawn(generator: np.random.Generator, step: int, back: int, partitions: bool) -> Iterator[dict[str, Any]]:
+    first, second = (f"worker-{int(number) + 1}" for number in generator.permutation(WORKERS)[:2])
+    kind = str(generator.choice(["kill", "pause", "partition"] if partitions else ["kill", "pause"]))
+    if kind == "kill":
+        yield _kill(generator, first, step, back)
+    elif kind == "pause":
+        phase = str(generator.choice(["open", "offer"]))
+        yield {"kind": kind, "target": first, "trigger": {"step": step, "phase": phase}, "return_at": back}
+    else:
+        others = [f"worker-{number}" for number in range(1, WORKERS + 1) if f"worker-{number}" != first]
+        yield {
+            "kind": kind,
+            "groups": [[first], [COORDINATOR, *others]],
+            "one_way": bool(generator.random() < 0.5),
+            "trigger": {"role": COORDINATOR, "step": step, "phase": "opened"},
+            "return_at": back,
+        }
+    if kind != "partition" and generator.random() < 0.25:
+        yield _kill(generator, second, step, back)
+
+
+def _kill(generator: np.random.Generator, worker: str, step: int, back: int) -> dict[str, Any]:
+    trigger = {"step": step, "phase": str(generator.choice(_PHASES))}
+    return {"kind": "kill", "target": worker, "trigger": trigger, "relaunch_at": back}
+
+
+def _between(generator: np.random.Generator, bounds: tuple[int, int]) -> int:
+    return int(generator.integers(bounds[0], bounds[1], endpoint=True))

@@ -1,0 +1,94 @@
+"""Soaks: a schedule from a seed, what is watched while it runs, and the two minutes of it that CI has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from chaos.fault_kinds.links import Partition
+from chaos.fault_kinds.roles import Kill, Pause
+from chaos.membership import returns_at
+from chaos.soaking import soak_scenario
+from testbed.cli import run_command
+from testbed.soaking import soaked
+from testbed.usage import Sample, UsageWatch, growth_of
+
+
+def used(minutes: int, mib: float, mib_per_minute: float, descriptors: int = 20, more: float = 0.0) -> list[Sample]:
+    """What a role uses, looked at every six seconds."""
+    tenths = [number / 10 for number in range(10 * minutes)]
+    return [Sample(60 * at, "1", mib + mib_per_minute * at, round(descriptors + more * at)) for at in tenths]
+
+
+def test_a_schedule_follows_from_its_seed() -> None:
+    first = soak_scenario(7, 40, "containers", partitions=True)
+    assert first == soak_scenario(7, 40, "containers", partitions=True)
+    assert first != soak_scenario(8, 40, "containers", partitions=True)
+    assert {type(fault) for fault in first.faults} == {Kill, Pause, Partition}
+    assert first.fixed
+    back = [returns_at(fault) or 0 for fault in first.faults]
+    assert 0 not in back
+    assert all(earlier <= later for earlier, later in pairwise(back))
+
+
+def test_memory_that_stands_does_not_grow_and_memory_that_rises_does() -> None:
+    assert not growth_of("coordinator", used(15, 70, 0.5)).grows
+    assert growth_of("coordinator", used(15, 70, 3.0)).grows
+    assert growth_of("coordinator", used(15, 70, 0.0, more=1.0)).grows
+    warm_up = [Sample(float(at), "1", 40.0, 10) for at in range(60)]
+    later = [Sample(60.0 + sample.at_s, "1", sample.rss_mib, 20) for sample in used(15, 70, 0.0)]
+    assert not growth_of("coordinator", warm_up + later).grows
+
+
+def test_in_the_simulator_both_strategies_end_alike(tmp_path: Path) -> None:
+    said: list[str] = []
+    ring = soaked(3, 12, "sim", "ring", tmp_path / "ring", said.append)
+    ps = soaked(3, 12, "sim", "ps", tmp_path / "ps", said.append)
+    assert ring.complaints == ps.complaints == ()
+    assert ring.undone == ring.planned >= 12
+    assert ring.document["params_sha256"] == ps.document["params_sha256"]
+    assert any("faults done" in line for line in said)
+
+
+def test_a_soak_that_goes_wrong_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["soak", "--faults", "2", "--engine", "sim", "--out", str(tmp_path / "run")]) == 0
+    assert "nothing was lost, nothing grows" in capsys.readouterr().out
+    assert run_command(["soak", "--faults", "2", "--engine", "sim", "--out", str(tmp_path / "run")]) == 2
+
+
+@pytest.mark.local
+@pytest.mark.slow
+def test_what_children_use_is_seen(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with UsageWatch("local", folder, ("coordinator", "verifier")) as watch:
+        soaked(1, 6, "local", "ring", folder, lambda _: None)
+    assert {role for role, samples in watch.samples.items() if samples} == {"coordinator", "verifier"}
+    last = [samples[-2] for samples in watch.samples.values()]
+    assert all(sample.rss_mib > 20 and sample.descriptors > 5 for sample in last), last
+
+
+@pytest.mark.containers
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_minutes_in_containers(tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    command = [sys.executable, "-m", "testbed.cli", "soak", "--minutes", "2", "--seed", "5", "--json"]
+    done = subprocess.run(
+        [*command, "--engine", "containers", "--strategy", "ps", "--out", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, told
+    document = json.loads(done.stdout)
+    assert document["complaints"] == [], told
+    assert document["faults_undone"] == document["faults_planned"] > 5
+    assert {one["role"] for one in document["growth"]} == {"coordinator", "server", "verifier"}
+    assert time.monotonic() - began_s > 60
