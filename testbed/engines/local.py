@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from chaos.actions import (
     AbortRun,
     Action,
@@ -64,6 +62,7 @@ from services.shell.loop import run
 from services.shell.rooted_disk import RootedDisk
 from testbed.engines.base import NO_VERIFIER, EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
+from testbed.engines.driver_log import log_to
 from testbed.engines.local_cast import first_cast
 from testbed.engines.local_place import LocalPlace, refusals_here
 from testbed.engines.local_roles import LocalRoles, all_but_verifier
@@ -133,24 +132,11 @@ _Item = _Said | _Exited | _Rang | _Unexplained | _Nudge | LinkMeasured | EngineE
 async def run_in(place: Place, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
     """One run with its roles in that place, which is closed afterwards."""
     with (folder.logs / "driver.1.log").open("a", encoding="utf-8") as log_file:
-        run = LocalRun(place, plan, folder, progress, _log_to(log_file))
+        run = LocalRun(place, plan, folder, progress, log_to(log_file))
         try:
             return await run.go()
         finally:
             await run.close()
-
-
-def _log_to(file: Any) -> Any:
-    return structlog.wrap_logger(
-        structlog.WriteLogger(file),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(sort_keys=True, default=str),
-        ],
-        wrapper_class=structlog.BoundLogger,
-    )
 
 
 class LocalRun:
