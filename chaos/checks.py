@@ -257,7 +257,12 @@ def _whole_problems(scenario: Scenario) -> Iterator[Problem]:
         counts = scheduled_for_shards(scenario.faults)
     else:
         counts = scheduled(scenario.faults, scenario.training.workers)
+    expect = scenario.expect
+    code = 0 if expect.condition == "finished" else 5
+    if expect.exit_code != code:
+        text = f"a run that ends by {expect.condition!r} as promised has exit code {code}, not {expect.exit_code}"
+        yield Problem(("expect", "exit_code"), text)
     for name, count in counts.items():
-        promised = getattr(scenario.expect, name)
+        promised = getattr(expect, name)
         if promised is not None and promised != count:
             yield Problem(("expect", name), f"promises {promised}, but the schedule has {count}")

@@ -7,25 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from services.arrivals import Arrivals
 from services.invariants.base import REASONS_MAX
 from services.invariants.fencing import STALE
 from services.ledger import Ledger
 from services.lineage import COORDINATOR, Entry, worker_role
 from services.records import (
+    Closed,
     Died,
     Ended,
     Expectation,
     FaultActed,
     FaultArmed,
     FaultMissed,
+    Proven,
     Refused,
     Regrouped,
     RolledBack,
+    ShardProven,
 )
 
 EXCUSED = "excused"
 KILLING = ("kill", "power_cut", "power cut")
 SWEEPS = ("random", "sweep")  # scenarios by these names are drawn: not every fault of theirs has to be reached
+
+PROMISED = (
+    "kills", "relaunches", "returns", "joins", "stragglers", "refused_late", "rollbacks", "damaged_checkpoints",
+    "min_generations", "min_accuracy",
+)  # fmt: skip
+"""Promises that are judged here. `refused_stale` is fencing's, `condition` liveness's, and the exit code follows."""
 
 Place = tuple[str, int]  # source, launch
 
@@ -33,7 +43,10 @@ Place = tuple[str, int]  # source, launch
 class Evidence:
     """Fed every line (`on_line`) and the facts that it watches (`on_fact`); `finish` gives the reasons."""
 
-    watches = (Ended, Expectation, FaultArmed, FaultActed, FaultMissed, Died, Refused, RolledBack, Regrouped)
+    watches = (
+        Ended, Expectation, FaultArmed, FaultActed, FaultMissed, Died, Refused, RolledBack, Regrouped, Proven,
+        ShardProven, Closed,
+    )  # fmt: skip
 
     def __init__(self, ledger: Ledger, role_of: Callable[[int], str] = worker_role) -> None:
         self._role_of = role_of
@@ -49,6 +62,9 @@ class Evidence:
         self._missed: dict[str, str] = {}
         self._died: set[str] = set()
         self._counts: dict[str, int] = {}
+        self._late: set[tuple[int, int]] = set()  # (step, worker) that a deadline left out
+        self._arrivals = Arrivals()
+        self.accuracy: float | None = None  # of the final state on held-out data, when that is known
 
     def unknown(self, why: str) -> None:
         if why not in self.reasons and len(self.reasons) < REASONS_MAX:
@@ -143,6 +159,12 @@ class Evidence:
                 self._add("damaged_checkpoints", len(back.damaged))
             case Regrouped() as regrouped:
                 self._counts["min_generations"] = max(self._counts.get("min_generations", 0), regrouped.generation)
+            case Proven() as proven:
+                self._arrivals.proved(proven.worker, proven.incarnation)
+            case ShardProven() as proven:
+                self._arrivals.proved(proven.shard, proven.incarnation)
+            case Closed() as closed:
+                self._late.update((closed.step, worker) for worker, why in closed.left_out if why == "deadline")
             case _:
                 pass
 
@@ -154,8 +176,11 @@ class Evidence:
             return
         promises = self.expectation.promises
         kills = sum(armed.kind in KILLING and bool(self._acted.get(name)) for name, armed in self._armed.items())
-        have = {**self._counts, "kills": kills}
-        for name in ("kills", "refused_late", "rollbacks", "damaged_checkpoints", "min_generations"):
+        arrived = self._arrivals.counts(self._ledger.config.get("workers", 0), self.last, self._role_of)
+        have: dict[str, float] = {**self._counts, **arrived, "kills": kills, "stragglers": len(self._late)}
+        if self.accuracy is not None:
+            have["min_accuracy"] = self.accuracy
+        for name in PROMISED:
             promised = promises.get(name, 0)
             if not isinstance(promised, str) and have.get(name, 0) < promised:
                 self.unknown(f"the scenario promises {name} {promised}, there were {have.get(name, 0)}")

@@ -63,6 +63,7 @@ class Judge:
         self._data: JudgeData | None = None
         self._damage: list[Damage] = []
         self._finished: dict[str, Any] | None = None
+        self._final: dict[str, Any] = {}
         self._watchers: dict[type, list[tuple[object, Callable[[Entry], None]]]] = {}
         self._watch_all()
         # Most invariants wait for one hook only; the others' are not called.
@@ -124,6 +125,7 @@ class Judge:
             self._guarded(None, self.reports.finish)
             for invariant in self.invariants:
                 self._guarded(invariant, invariant.finish)
+            self._guarded(None, self._evaluate)
             self.evidence.finish()
             for fault, reason in self.evidence.missed:
                 self.observations.add(NOT_REACHED, 0, "driver", f"{fault}: {reason}")
@@ -221,7 +223,7 @@ class Judge:
             "steps_committed": committed,
             "steps_checked": checked,
             "steps_void": void,
-            "final": self._final(),
+            "final": self._final,
             "invariants": [invariant.document() for invariant in self.invariants],
             "gradient": gradients.figures.document() if gradients is not None else {},
             "samples": samples.samples() if samples is not None else {},
@@ -241,24 +243,19 @@ class Judge:
             **{name: config[name] for name in names if name in config},
         }
 
-    def _final(self) -> dict[str, Any]:
+    def _evaluate(self) -> None:
         """The replayed state at the end: its step, digests, and what the model is worth on the held-out samples."""
-        ledger = self.ledger
+        ledger, final = self.ledger, self._final
         lineage = ledger.lineages[-1] if ledger.lineages else None
         if lineage is None or lineage.state is None:
-            return {}
-        parameters_digest, velocity_digest = lineage.state.digests
-        final: dict[str, Any] = {
-            "step": lineage.replayed,
-            "parameters_digest": parameters_digest,
-            "velocity_digest": velocity_digest,
-        }
+            return
+        final["step"] = lineage.replayed
+        final["parameters_digest"], final["velocity_digest"] = lineage.state.digests
         if ledger.reference is not None and self._data is not None and len(self._data.test_labels):
             features, labels = self._data.test_features, self._data.test_labels
             loss, accuracy = ledger.reference.evaluate(lineage.state.parameters, features, labels)
             final["test_loss"] = loss if loss == loss else None  # noqa: PLR0124 - NaN has no place in JSON
-            final["test_accuracy"] = accuracy
-        return final
+            final["test_accuracy"] = self.evidence.accuracy = accuracy
 
 
 def broken_document(reason: str) -> dict[str, Any]:

@@ -67,6 +67,15 @@ class Answers:
     starts: Ids
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Mean cross-entropies in nats; two computations in any order differ by no more than `tolerance`."""
+
+    groups: list[float]
+    union: float
+    tolerance: float
+
+
 class Reference:
     """Gradients of one model on one dataset. features float64 (n, d), labels int64 (n,)."""
 
@@ -92,6 +101,19 @@ class Reference:
             if samples * self.parameter_count <= PER_SAMPLE_ELEMENTS_MAX:
                 return self._by_sample(questions)
             return self._by_group(questions)
+
+    def losses(self, question: Question) -> Losses:
+        """Mean losses of each group and of their union, in nats. Raises IndexError for ids beyond the data."""
+        rows = [sample for ids in question.groups for sample in ids]
+        with np.errstate(all="ignore"):
+            each, bounds = _losses(self._parts(question.parameters), self._features[rows], self._targets[rows])
+        stops = np.cumsum([len(ids) for ids in question.groups]).tolist()
+        means, start = [], 0
+        for stop in stops:
+            means.append(_mean(each[start:stop]))
+            start = stop
+        rounds = EPS * (len(rows) + len(stops) + 8) * float(each.max())  # of the sums and the weighting
+        return Losses(means, _mean(each), 2.0 * (float(bounds.max()) + rounds))
 
     def evaluate(self, parameters: Array, features: Array, labels: Ids) -> tuple[float, float]:
         """Mean cross-entropy in nats and the share of rows (0 .. 1) whose largest logit is the label's."""
@@ -208,6 +230,31 @@ def _loss_sum(parts: tuple[Any, ...], x: Any, y: Any) -> Any:
     activity = _logits(parts, x)
     shifted = activity - np.max(getval(activity), axis=-1, keepdims=True)  # a constant: it changes no derivative
     return anp.sum(anp.log(anp.sum(anp.exp(shifted), axis=-1))) - anp.sum(shifted * y)
+
+
+def _losses(parts: Sequence[Array], x: Array, y: Array) -> tuple[Array, Array]:
+    """Loss of each row of x (n, d), y one-hot (n, c), and by how much rounding may have moved it, both (n,).
+
+    A product of inner size d is wrong by at most (d + 2) eps |x| |W| (Higham, Accuracy and Stability, 3.5); errors of
+    its input are carried on by |W|, tanh carries them on as they are; a loss moves by twice its logits' error at most.
+    """
+    activity, error = x, np.zeros(len(x))
+    for layer in range(0, len(parts), 2):
+        weights, bias = parts[layer : layer + 2]
+        if layer:
+            activity, error = np.tanh(activity), error + 4 * EPS
+        largest = max(float(weights.max()), -float(weights.min()))
+        reach = np.abs(activity).sum(axis=-1) * largest + np.abs(bias).max()
+        error = len(weights) * largest * error + EPS * (len(weights) + 2) * reach
+        activity = activity @ weights + bias
+    shifted = activity - activity.max(axis=-1, keepdims=True)
+    each = np.log(np.exp(shifted).sum(axis=-1)) - (shifted * y).sum(axis=-1)
+    spread = 1 - shifted.min(axis=-1) + np.abs(activity).max(axis=-1)
+    return each, 2 * error + EPS * (y.shape[1] + 8) * spread
+
+
+def _mean(values: Array) -> float:
+    return math.fsum(values.tolist()) / len(values) if np.isfinite(values).all() else math.nan
 
 
 # ---------------------------------------------------------------- magnitudes, see "Noise floor"

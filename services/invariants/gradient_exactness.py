@@ -2,8 +2,9 @@
 
 For each committed step the reduced value is compared with the reference gradient over the union of its samples, and
 every contribution that was recorded whole with the reference over that contributor's own samples, so that a lying or
-faulty member is named. The tolerance follows from rounding (`services.reference`, "Noise floor"). The optimizer is
-replayed bit by bit from the recorded value (`services.ledger`), and somebody must hold the state that comes out.
+faulty member is named; so are the losses that members and commits tell. The tolerances follow from rounding
+(`services.reference`, "Noise floor"). The optimizer is replayed bit by bit from the recorded value
+(`services.ledger`), and somebody must hold the state that comes out.
 
 Steps are judged in blocks, since one trace of autograd costs as much for many small steps as for one. A block is a
 number of steps that follows from the first step's size, so a rerun cuts the same blocks.
@@ -125,6 +126,8 @@ class GradientExactness(Invariant):
         if taken:
             self._judge_contributions(steps, taken, answers)  # first: a wrong contribution makes the sum wrong
             self._judge_values(steps, taken, answers)
+        for place in taken:
+            self._judge_losses(steps[place], questions[place])
         for step in steps:
             if step.committed.skip:
                 self._judge_skip(step)
@@ -169,6 +172,25 @@ class GradientExactness(Invariant):
             self._differs(
                 step, role, f"the contribution of {role}", _Difference(gradient, own[row], float(floors[row]))
             )
+
+    def _judge_losses(self, step: Step, question: Question) -> None:
+        """What members and the commit say of the loss; where the reference's overflows there is nothing to compare."""
+        assert self.ledger.reference is not None
+        own = self.ledger.reference.losses(question)
+        if not math.isfinite(own.union):
+            return
+        self.checks += 1
+        honest = True
+        committed = step.committed
+        for (worker, _, _), ids, expected in zip(committed.contributors, committed.sample_ids, own.groups, strict=True):
+            told = step.contributions.get(worker)
+            if told is not None and told.sample_ids == ids and not abs(told.loss - expected) <= own.tolerance:
+                honest = False
+                what = f"a loss of {told.loss!r} was told for its samples, they have {expected!r}"
+                self.violated(step.number, worker_role(worker), what, step.entry.seq)
+        if honest and not abs(committed.loss - own.union) <= own.tolerance:
+            what = f"committed with a loss of {committed.loss!r}, its samples have {own.union!r}"
+            self.violated(step.number, COORDINATOR, what, step.entry.seq)
 
     def _differs(self, step: Step, role: str, what: str, difference: _Difference) -> None:
         self.violated(step.number, role, f"{what} {difference}", step.entry.seq)

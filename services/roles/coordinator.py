@@ -79,11 +79,7 @@ class Coordinator(Stepping):
             state = State.of(point.checkpoint.parameters, point.checkpoint.velocity)
             self._begin(state, f"{point.run_id}/{point.name}")
         else:
-            self._await(lambda token: Compute(token, InitialJob(self.config)), self._begin_fresh)
-
-    def _begin_fresh(self, state: object) -> None:
-        assert isinstance(state, State)
-        self._begin(state, "")
+            self.starting_state(lambda state: self._begin(state, ""))
 
     def _begin(self, state: State, resumed_from: str) -> None:
         """The log's first line, and a first checkpoint, so that a total loss always finds one."""
@@ -109,14 +105,22 @@ class Coordinator(Stepping):
 
     def _begin_again(self) -> None:
         """A relaunch before the first checkpoint was published: make the starting state and its checkpoint anew."""
+        self.starting_state(self._hold_start)
+
+    def starting_state(self, then: Callable[[State], None]) -> None:
+        """Make the state that the run started from anew."""
         if self._resume_point is not None:
             point = self._resume_point.checkpoint
-            self._hold_start(State.of(point.parameters, point.velocity))
-        else:
-            self._await(lambda token: Compute(token, InitialJob(self.config)), self._hold_start)
+            then(State.of(point.parameters, point.velocity))
+            return
 
-    def _hold_start(self, state: object) -> None:
-        assert isinstance(state, State)
+        def made(state: object) -> None:
+            assert isinstance(state, State)
+            then(state)
+
+        self._await(lambda token: Compute(token, InitialJob(self.config)), made)
+
+    def _hold_start(self, state: State) -> None:
         self.state = state
         self._write_own_checkpoint(state)
 

@@ -8,10 +8,12 @@ again: an open step is collected on, a closed one gets another attempt, a commit
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from services import decision_log
 from services.events import Record, SetTimer
+from services.jobs import State
 from services.records import (
     Admitted,
     Closed,
@@ -39,13 +41,23 @@ def recover(coordinator: Coordinator, facts: tuple[Fact, ...], torn: bool) -> No
         fold.take(fact)
 
     def clean() -> None:
-        coordinator._out.extend(Record(fact) for fact in facts)
+        coordinator.starting_state(recorded)
+
+    def recorded(state: State) -> None:
+        coordinator._out.extend(Record(_whole(fact, state)) for fact in facts)
         _announce(coordinator, fold)
 
     if torn:
         coordinator._persist("log repaired", decision_log.begin_plan(facts), clean)
     else:
         clean()
+
+
+def _whole(fact: Fact, start: State) -> Fact:
+    """The log keeps no arrays, yet without the state that the run started from nobody can judge it."""
+    if not isinstance(fact, RunStarted) or fact.parameters_digest != start.parameters_digest:
+        return fact
+    return replace(fact, parameters=start.parameters, velocity=start.velocity)
 
 
 def _announce(coordinator: Coordinator, fold: _Fold) -> None:

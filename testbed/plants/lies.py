@@ -117,3 +117,14 @@ def about_the_sum() -> list[Patch]:
         original(self, replace(message, finite=False) if _lies(self) and isinstance(message, Ready) else message)
 
     return [(Worker, "_answer", answer)]
+
+
+@plant("lies-about-its-loss", invariant="gradient exactness")
+def about_its_loss() -> list[Patch]:
+    """Worker 3 says half the loss that its samples have."""
+    original = Worker._has_gradient
+
+    def has_gradient(self: Worker, gradient: Gradient) -> None:
+        original(self, replace(gradient, loss=gradient.loss / 2) if _lies(self) else gradient)
+
+    return [(Worker, "_has_gradient", has_gradient)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from services.exchange import Gather, PushExchange, RingExchange
 from services.jobs import Gradient, GradientJob
 from services.messages import Array, Close, Part
+from services.records import Committed, Fact
 from services.roles.coordinator import Coordinator
 from services.roles.worker import Worker
 from testbed.plants.registry import Patch, memory, plant
@@ -187,3 +189,17 @@ def attempts_mixed() -> list[Patch]:
         original(self, exchange)
 
     return [(Worker, "_finished", finished)]
+
+
+@plant("loss-not-weighted", invariant="gradient exactness")
+def loss_not_weighted() -> list[Patch]:
+    """The loss of a step is the mean of the members' losses, whatever their numbers of samples."""
+    original = Coordinator._decide
+
+    def decide(self: Coordinator, what: str, fact: Fact, then: Callable[[], None]) -> None:
+        if isinstance(fact, Committed) and self.current is not None:
+            losses = [self.current.offers[worker].loss for worker, _, _ in fact.contributors]
+            fact = replace(fact, loss=sum(losses) / len(losses))
+        original(self, what, fact, then)
+
+    return [(Coordinator, "_decide", decide)]
