@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from chaos.expect import Expect
+from services.arrivals import Arrivals
+from services.evidence import PROMISED
 from services.fact_codec import fact_to_numbered
 from services.history import Damage, HistoryLine
 from services.invariants.base import Invariant
 from services.judge import DATA_PARALLEL, Judge, broken_document
-from services.lineage import Entry
+from services.lineage import Entry, worker_role
 from services.records import (
     Contributed,
     Died,
@@ -159,11 +162,29 @@ def test_a_fault_that_a_sweep_did_not_reach_is_observed() -> None:
 
 @pytest.mark.parametrize(
     "promises",
-    [{"kills": 1}, {"rollbacks": 1}, {"refused_late": 1}, {"min_generations": 2}, {"damaged_checkpoints": 1}],
+    [{name: 2} for name in PROMISED],
     ids=lambda promises: next(iter(promises)),
 )
 def test_a_promise_that_was_not_kept(promises: dict[str, Any]) -> None:
     assert_unknown(HonestRun().replace(Expectation, {}, promises=promises), "the scenario promises")
+
+
+def test_every_promise_that_a_scenario_can_make_is_judged() -> None:
+    elsewhere = {"refused_stale", "condition", "exit_code"}  # by fencing, by liveness, and it follows from the verdict
+    assert set(PROMISED) | elsewhere == set(Expect.model_fields)
+
+
+def test_who_came_in_and_back() -> None:
+    arrivals = Arrivals()
+    for member, incarnation in ((1, 1), (2, 2), (2, 2), (3, 3), (2, 4), (3, 5), (3, 6), (4, 7)):
+        arrivals.proved(member, incarnation)
+    launches = [("worker-1", 1), ("worker-2", 1), ("worker-3", 1), ("worker-3", 2), ("worker-4", 1)]
+    assert arrivals.counts(3, launches, worker_role) == {"relaunches": 1, "returns": 2, "joins": 1}
+
+
+def test_an_accuracy_that_was_promised_and_reached() -> None:
+    document = HonestRun().replace(Expectation, {}, promises={"min_accuracy": 1.0}).judge()
+    assert (document["final"]["test_accuracy"], document["verdict"]) == (1.0, "pass")
 
 
 def test_a_late_gradient_that_was_promised_and_refused() -> None:

@@ -6,12 +6,16 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.messages import Array
-from services.records import Committed, StateApplied, StepApplied
+from services.records import Committed, Contributed, StateApplied, StepApplied
+from services.reference import Question, Reference
 from tests.services.honest_run import HonestRun, Parts, Plan, not_passed
 from tests.services.invariants.caught import assert_caught, assert_unknown, find
 from training.config import BatchConfig, ModelConfig
+from training.models import loss_and_gradient, parameter_count
 from training.reduction import reduce_in_order
 
 NAME = "gradient exactness"
@@ -35,6 +39,39 @@ def test_one_wrong_bit_in_the_middle_is_seen() -> None:
         return bits
 
     assert_caught(HonestRun(Plan(gradient=one_bit)), NAME, 2, "worker-1", "element 3")
+
+
+@pytest.mark.parametrize("model", [ModelConfig("softmax", 4, 3), MLP], ids=["softmax", "mlp"])
+@pytest.mark.parametrize("factor", [1 + 1e-11, 0.5, float("nan"), float("inf")])
+def test_a_loss_that_is_not_that_of_the_samples(factor: float, model: ModelConfig) -> None:
+    honest = HonestRun(Plan(model=model))
+    (told,) = [
+        one.fact
+        for one in honest.told
+        if isinstance(one.fact, Contributed) and (one.fact.step, one.fact.worker) == (3, 2)
+    ]
+    lied = HonestRun(Plan(model=model)).replace(Contributed, {"step": 3, "worker": 2}, loss=told.loss * factor)
+    assert_caught(lied, NAME, 3, "worker-2", "a loss of")
+    (committed,) = [one.fact for one in honest.told if isinstance(one.fact, Committed) and one.fact.step == 3]
+    wrong = HonestRun(Plan(model=model)).replace(Committed, {"step": 3}, loss=committed.loss * factor)
+    assert_caught(wrong, NAME, 3, "coordinator", "committed with a loss of")
+
+
+@given(st.integers(0, 2**32), st.floats(-3, 4), st.sampled_from([ModelConfig("softmax", 4, 3), MLP]))
+def test_two_ways_to_compute_a_loss_differ_by_less_than_its_tolerance(
+    seed: int, magnitude: float, model: ModelConfig
+) -> None:
+    generator = np.random.default_rng(seed)
+    features, labels = generator.normal(size=(12, 4)), generator.integers(0, 3, 12)
+    parameters = generator.normal(size=parameter_count(model)) * 10**magnitude
+    groups = ((0, 5, 1), (2,), (3, 4, 6, 7, 8, 9, 10, 11))
+    shape = {"kind": model.kind, "feature_count": 4, "class_count": 3, "hidden_count": model.hidden_count}
+    own = Reference(shape, features, labels).losses(Question(parameters, groups))
+    told = [loss_and_gradient(model, parameters, features[list(ids)], labels[list(ids)])[0] for ids in groups]
+    assert np.abs(np.array(told) - own.groups).max() <= own.tolerance
+    weighed = sum(loss * len(ids) for loss, ids in zip(told, groups, strict=True)) / 12
+    assert abs(weighed - own.union) <= own.tolerance
+    assert own.tolerance <= 1e-9 * max(1.0, 10 ** (2 * magnitude))
 
 
 def _without_the_second(step: int, parts: Parts) -> Array:

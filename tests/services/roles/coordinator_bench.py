@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from services import decision_log
 from services.config import RunConfig
 from services.events import (
     Compute,
@@ -61,6 +62,12 @@ class Bench:
         for worker in range(1, workers + 1):
             adopt = self.last(worker, Adopt)
             self.hear(worker, Proved(adopt.generation, adopt.step, adopt.parameters_digest, adopt.velocity_digest))
+
+    def relaunched(self) -> None:
+        """The coordinator dies, with what it recorded, and a new one comes back from what is on the disk."""
+        self.coordinator = Coordinator(self.config, 2, dataset_to_bytes(DATASET))
+        self.facts.clear()
+        self.feed(Started("numerics", files={decision_log.PATH: self.disk.read(decision_log.PATH)}))
 
     # ------------------------------------------------------------ the shell
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chaos.scenario import parse_scenario
 from services.events import COORDINATOR, Linked, Received, Send, Started, Stop
-from services.messages import DataPart, Turned, WantData, Welcome
+from services.messages import DataPart, Join, Turned, WantData, Welcome
+from services.records import Admitted, RunStarted
 from services.roles.server import Server
 from services.roles.worker import Worker
 from testbed.api import run
+from tests.services.roles.coordinator_bench import Bench
+from training.digest import array_digest
 
 KILLED_AT = """
 name: killed-at
@@ -45,6 +49,38 @@ def test_a_coordinator_killed_at_any_moment_comes_back(strategy: str, every: int
 def test_a_straggler_is_left_out_by_a_coordinator_that_came_back(tmp_path: Path) -> None:
     document = run(parse_scenario(STRAGGLER, "straggler"), out=tmp_path / "run").document
     assert document["verdict"] == "pass", document["reasons"]
+
+
+def test_what_it_tells_is_enough_to_judge_although_nothing_of_its_first_life_was_stored() -> None:
+    bench = Bench()
+    (first,) = bench.told(RunStarted)
+    assert first.parameters is not None
+    bench.relaunched()
+    (again,) = bench.told(RunStarted)
+    assert again.parameters is not None
+    assert again.velocity is not None
+    assert array_digest(again.parameters) == again.parameters_digest == first.parameters_digest
+    assert array_digest(again.velocity) == again.velocity_digest == first.velocity_digest
+
+
+def test_nor_is_another_state_told_than_the_log_names() -> None:
+    bench = Bench()
+    bench.config = replace(bench.config, seed=2)
+    bench.relaunched()
+    (again,) = bench.told(RunStarted)
+    assert again.parameters is None
+
+
+def test_a_join_that_is_asked_again_is_the_same_and_that_of_a_new_process_another() -> None:
+    bench = Bench()
+    known = bench.coordinator.incarnations
+    bench.hear(4, Join(4, 1, "", "numerics"), 0)
+    bench.hear(4, Join(4, 1, "", "numerics"), 0)  # the answer was lost, or late
+    assert bench.last(4, Welcome).incarnation == bench.coordinator.incarnations == known + 1
+    bench.hear(4, Join(4, 2, "", "numerics"), 0)
+    assert bench.last(4, Welcome).incarnation == bench.coordinator.incarnations == known + 2
+    assert [(fact.worker, fact.incarnation) for fact in bench.told(Admitted)[-2:]] == [(4, known + 1), (4, known + 2)]
+    assert bench.hear(4, bench.offer(1), incarnation=known + 1)[0].reason == "old incarnation"
 
 
 def test_kind_21_nobody_but_the_coordinator_turns_a_worker_away_or_feeds_it() -> None:
