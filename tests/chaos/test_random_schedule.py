@@ -56,6 +56,12 @@ def test_all_kinds_are_drawn(engine: str, strategy: Strategy) -> None:
     assert set(seen) == wanted
 
 
+def test_data_with_zeros_and_a_model_that_is_not_convex_are_among_them() -> None:
+    plain = [random_scenario(seed).model_dump()["training"] for seed in range(100)]
+    assert sum(training["dataset"]["kind"] == "digits" for training in plain) >= 5
+    assert sum(training["model"]["kind"] == "mlp" for training in plain) >= 8
+
+
 def test_what_messages_may_change_is_not_called_fixed() -> None:
     for seed in range(200):
         scenario = random_scenario(seed)
