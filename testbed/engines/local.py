@@ -244,8 +244,6 @@ class LocalRun:
                 await self._feed(item)
             case EngineError():
                 raise item
-            case _Nudge():
-                pass
 
     async def _said(self, role: str, launch: int, thing: Thing) -> None:
         if self._roles.launch_of(role) != launch:
