@@ -160,7 +160,8 @@ def _located(found: Sequence[Problem], marked: MarkedYaml, source: str) -> list[
 def refusals(scenario: Scenario, engine: str, strategy: str, *, toxiproxy: bool = False) -> list[str]:
     """Why `engine` cannot run the scenario under `strategy`, each by name; empty when it can."""
     found = []
-    if engine not in scenario.engines:
+    as_local = engine == "lan" and "local" in scenario.engines  # processes like those, on other machines
+    if engine not in scenario.engines and not as_local:
         found.append(f"scenario {scenario.name} is for engine {' or '.join(scenario.engines)}, not {engine}")
     if strategy not in scenario.strategies:
         found.append(f"scenario {scenario.name} is for strategy {' or '.join(scenario.strategies)}, not {strategy}")

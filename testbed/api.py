@@ -22,6 +22,7 @@ from chaos.scenario import Scenario
 from testbed.engines.base import ProgressSink, RunPlan, Silent
 from testbed.environment import BLAS_THREAD_SETTINGS, blas, git_commit, versions
 from testbed.final_state import own_fingerprint
+from testbed.lan.settings import LanSettings
 from testbed.planning import Prepared, RunRequest, prepare, prepare_replay
 from testbed.report_page.page import write_page
 from testbed.results import RunResult, compose, judged_again
@@ -44,6 +45,7 @@ def run(  # noqa: PLR0913 - one argument for each option of the command line
     resume: str | None = None,
     plant: Sequence[str] = (),
     out: str | PathLike[str] | None = None,
+    lan: LanSettings | None = None,
     progress: ProgressSink | None = None,
 ) -> RunResult:
     """Run a scenario (a name, a .yaml file, or an object) and return its verdict; see the module's docstring."""
@@ -62,6 +64,7 @@ def run(  # noqa: PLR0913 - one argument for each option of the command line
         resume=resume,
         plants=tuple(plant),
         out=Path(out) if out is not None else None,
+        lan=lan,
     )
     return carry_out(prepare(request), progress)
 

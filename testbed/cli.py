@@ -28,6 +28,7 @@ from testbed.commands import (  # noqa: E402
     experiments,
     matrix,
     mutations,
+    plan,
     report,
     roles,
     run,
@@ -59,6 +60,7 @@ mutations.add_to(app)
 matrix.add_to(app)
 sweep.add_to(app)
 soak.add_to(app)
+plan.add_to(app)
 roles.add_to(app)
 
 

@@ -21,6 +21,8 @@ from services.config import RunConfig
 from testbed.catalog import find_scenario
 from testbed.engines import engine_named
 from testbed.engines.base import Engine, ResumeFrom, RunPlan
+from testbed.engines.local_cast import whole_cast
+from testbed.lan.settings import LanSettings
 from testbed.run_folder import RunFolder, find_run, folder_for, new_run_id
 from training.checkpoint import newest_good
 from training.corpora import load_corpus
@@ -52,6 +54,7 @@ class RunRequest:
     resume: str | None = None  # an earlier run: id, folder or "latest"
     plants: tuple[str, ...] = ()
     out: Path | None = None
+    lan: LanSettings | None = None  # of engine lan: where its hosts are
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Prepared:
 
 def prepare(request: RunRequest) -> Prepared:
     """Check everything that can be checked beforehand. Raises GradstormError; changes nothing."""
-    engine = engine_named(request.engine)
+    engine = _engine(request)
     scenario = _scenario(request)
     strategy = _strategy(request.strategy, scenario)
     _require_able(engine, scenario, strategy)
@@ -74,16 +77,34 @@ def prepare(request: RunRequest) -> Prepared:
     config, data = _configured(scenario, strategy)
     resume = _resume(request.resume, config) if request.resume else None
     identity = _digest(config, scenario, request.plants, resume)
-    run_id = new_run_id(engine.name, scenario.name, strategy, config.seed, identity)
+    given_id, token = (request.lan.run_id, request.lan.token) if request.lan is not None else ("", "")
+    run_id = given_id or new_run_id(engine.name, scenario.name, strategy, config.seed, identity)
     plan = RunPlan(
         config=replace(config, run_id=run_id),
         scenario=scenario,
         data=data,
-        token=secrets.token_urlsafe(_TOKEN_BYTES),
+        token=token or new_token(),
         resume=resume,
         plants=_plants(request.plants),
     )
+    if request.lan is not None:
+        request.lan.require(whole_cast(plan))
     return Prepared(plan, engine, folder_for(run_id, request.out))
+
+
+def new_token() -> str:
+    """A run's secret."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def _engine(request: RunRequest) -> Engine:
+    if (request.engine == "lan") != (request.lan is not None):
+        raise ConfigurationError("engine lan attaches to what it is told: --engine lan and --attach go together")
+    if request.lan is not None:
+        from testbed.engines.lan import LanEngine
+
+        return LanEngine(request.lan)
+    return engine_named(request.engine)
 
 
 def prepare_replay(folder: RunFolder, out: Path | None) -> Prepared:
@@ -104,7 +125,7 @@ def prepare_replay(folder: RunFolder, out: Path | None) -> Prepared:
         config=config,
         scenario=scenario,
         data=data,
-        token=secrets.token_urlsafe(_TOKEN_BYTES),
+        token=new_token(),
         resume=_read_resume(folder.resumed_from, str(resume["run_id"]), config) if resume else None,
         plants=_plants(plants),
     )

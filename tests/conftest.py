@@ -19,7 +19,7 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, print_b
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-_left_out: list[str] = []
+_left_out: list[tuple[str, str]] = []
 
 
 @functools.cache
@@ -39,21 +39,38 @@ def why_no_docker() -> str | None:
     return None if answer.returncode == 0 else "no Docker daemon is running"
 
 
+@functools.cache
+def why_no_hosts() -> str | None:
+    """The reason why tests with several hosts cannot run here, or None when network namespaces can be made."""
+    if os.name != "posix" or os.geteuid() != 0:
+        return "not root"
+    if shutil.which("ip") is None:
+        return "no ip command"
+    name = f"gs{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode == 0
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+    return None if made else "no network namespaces"
+
+
+_NEEDS = {"containers": why_no_docker, "hosts": why_no_hosts}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip container tests, with the reason, where no Docker daemon answers."""
-    needing = [item for item in items if item.get_closest_marker("containers")]
-    if not needing:
-        return
-    reason = why_no_docker()
-    if reason is None:
-        return
-    for item in needing:
-        item.add_marker(pytest.mark.skip(reason=reason))
-        _left_out.append(item.nodeid)
+    """Skip what this machine cannot run, with the reason; what GRADSTORM_REQUIRE names must run, and fails if not."""
+    required = os.environ.get("GRADSTORM_REQUIRE", "").split(",")
+    for mark, why in _NEEDS.items():
+        needing = [item for item in items if item.get_closest_marker(mark)]
+        if not needing or mark in required or (reason := why()) is None:
+            continue
+        for item in needing:
+            item.add_marker(pytest.mark.skip(reason=reason))
+            _left_out.append((mark, item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line what was left out and why; pytest's own closing line follows."""
-    if _left_out:
-        files = ", ".join(sorted({nodeid.partition("::")[0] for nodeid in _left_out}))
-        terminalreporter.write_line(f"left out: {len(_left_out)} container tests ({why_no_docker()}): {files}")
+    for mark, why in _NEEDS.items():
+        left = [nodeid for kind, nodeid in _left_out if kind == mark]
+        if left:
+            files = ", ".join(sorted({nodeid.partition("::")[0] for nodeid in left}))
+            terminalreporter.write_line(f"left out: {len(left)} {mark} tests ({why()}): {files}")

@@ -19,14 +19,23 @@ def role_log(options: ShellOptions, position: dict[str, int]) -> Any:
     def positioned(_logger: Any, _method: str, entry: Any) -> Any:
         return {**position, **entry}
 
+    return _json_log(positioned).bind(run=options.run_id, role=options.role, launch=options.launch)
+
+
+def host_log(role: str) -> Any:
+    """A logger of a host that waits to be attached."""
+    return _json_log().bind(host=role)
+
+
+def _json_log(*first: Any) -> Any:
     return structlog.wrap_logger(
         structlog.PrintLogger(sys.stderr),
         processors=[
-            positioned,
+            *first,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(sort_keys=True, default=str),
         ],
         wrapper_class=structlog.BoundLogger,
-    ).bind(run=options.run_id, role=options.role, launch=options.launch)
+    )

@@ -24,20 +24,21 @@ class RootedDisk:
 
     def apply(self, op: DiskOp) -> None:
         if isinstance(op, Rename):
-            self._disk.apply(Rename(self._inside(op.source), self._inside(op.target)))
+            self._disk.apply(Rename(self.inside(op.source), self.inside(op.target)))
         else:
-            self._disk.apply(replace(op, path=self._inside(op.path)))
+            self._disk.apply(replace(op, path=self.inside(op.path)))
 
     def read(self, path: str) -> bytes:
-        return self._disk.read(self._inside(path))
+        return self._disk.read(self.inside(path))
 
     def list(self, path: str) -> tuple[str, ...]:
-        return self._disk.list(self._inside(path))
+        return self._disk.list(self.inside(path))
 
     def exists(self, path: str) -> bool:
-        return self._disk.exists(self._inside(path))
+        return self._disk.exists(self.inside(path))
 
-    def _inside(self, path: str) -> str:
+    def inside(self, path: str) -> str:
+        """Where `path` lies on this machine. Raises PermissionError for one that leaves the root."""
         if os.path.isabs(path) or ".." in path.split("/") or "\0" in path:
             raise PermissionError(errno.EACCES, "outside of the role's folder", path)
         return os.path.join(self._root, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from testbed.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from testbed.engines.base import ProgressSink
+    from testbed.lan.settings import LanSettings
     from testbed.results import RunResult
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -27,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 def run(
     scenario: Annotated[str, typer.Argument(help="Name of a scenario, or a .yaml file.")],
-    engine: Annotated[str, typer.Option(help="Where the roles live: sim, local or containers.")] = "sim",
+    engine: Annotated[str, typer.Option(help="Where the roles live: sim, local, containers or lan.")] = "sim",
     strategy: Annotated[str | None, typer.Option(help="ring, ps or shards; else as the scenario prefers.")] = None,
     workers: Annotated[int | None, typer.Option(help="Workers of the first membership, or shards.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn.")] = None,
@@ -41,12 +43,18 @@ def run(
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     resume: Annotated[str | None, typer.Option(help="Go on from an earlier run: its id or folder.")] = None,
     plant: Annotated[list[str] | None, typer.Option(help="Plant a bug in the running code; may be repeated.")] = None,
+    attach: Annotated[
+        str | None, typer.Option(help="Of lan: a file, or ROLE=HOST:PORT,…; gradstorm plan writes it.")
+    ] = None,
+    at: Annotated[str, typer.Option(help="Of lan: the address of this machine that the hosts reach.")] = "",
+    run_id: Annotated[str, typer.Option(help="Of lan: the id that the hosts were told.")] = "",
     out: _Out = None,
     as_json: _AsJson = False,
 ) -> None:
     """Run a scenario and judge it. Exit code 0: everything was checked and holds."""
     from testbed.planning import RunRequest, prepare
 
+    lan = None if attach is None else _lan(attach, at, run_id)
     request = RunRequest(
         scenario=scenario,
         engine=engine,
@@ -62,8 +70,16 @@ def run(
         resume=resume,
         plants=tuple(plant or ()),
         out=out,
+        lan=lan,
     )
     _carry_out(lambda: prepare(request), as_json)
+
+
+def _lan(attach: str, at: str, run_id: str) -> LanSettings:
+    from services.shell.options import TOKEN_VARIABLE
+    from testbed.lan.settings import read_settings
+
+    return read_settings(attach, os.environ.get(TOKEN_VARIABLE, ""), at, run_id)
 
 
 def replay(

@@ -10,7 +10,7 @@ from training.errors import ConfigurationError
 if TYPE_CHECKING:
     from testbed.engines.base import Engine
 
-ENGINE_NAMES = ("sim", "local", "containers")
+ENGINE_NAMES = ("sim", "local", "containers", "lan")
 
 
 def engine_named(name: str) -> Engine:
@@ -27,6 +27,10 @@ def engine_named(name: str) -> Engine:
         from testbed.engines.containers import ContainersEngine
 
         return ContainersEngine()
+    if name == "lan":
+        from testbed.engines.lan import LanEngine
+
+        return LanEngine()
     close = difflib.get_close_matches(name, ENGINE_NAMES, n=1)
     hint = f"did you mean {close[0]}?" if close else f"choose one of: {', '.join(ENGINE_NAMES)}"
     raise ConfigurationError(f"no engine {name!r}; {hint}")

@@ -30,9 +30,9 @@ from testbed.containers.health_probe import ROLE_PORT
 from testbed.containers.labels import Ownership, this_driver, this_owner
 from testbed.containers.sweep import left_over_of, of_run, sweep
 from testbed.engines.base import EngineError, ProgressSink, RunPlan
-from testbed.engines.local_cast import arguments, write_settings
+from testbed.engines.local_cast import arguments, whole_cast, write_settings
 from testbed.engines.place import Ears
-from testbed.engines.proxied_links import ProxiedLinks, Waiting, whole_cast
+from testbed.engines.proxied_links import ProxiedLinks, Waiting
 from testbed.run_folder import RunFolder
 
 IMAGE_VARIABLE, IMAGE = "GRADSTORM_IMAGE", "gradstorm:local"
@@ -102,6 +102,9 @@ class ContainerPlace:
 
     async def arrived(self, role: str, address: str) -> None:
         """Its proxies lead to its name, wherever that is by now."""
+
+    def regrouped(self, generation: int) -> None:
+        """Nobody asks for it here."""
 
     def from_here(self, role: str, address: str) -> str:
         host = self._connected.inspect(self._ids[role]).address_on(self._network("links"))

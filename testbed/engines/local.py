@@ -45,7 +45,7 @@ from chaos.driver import Driver
 from chaos.scenario import Scenario
 from services.events import COORDINATOR, DRIVER, VERIFIER
 from services.messages import Judged
-from services.records import Finished
+from services.records import Finished, Regrouped
 from services.shell.driver_link import (
     Counted,
     DriverError,
@@ -257,6 +257,8 @@ class LocalRun:
             case FactSeen(_, fact):
                 self._heard_s = time.monotonic()
                 self._progress.fact(role, fact)
+                if isinstance(fact, Regrouped):
+                    self._place.regrouped(fact.generation)
                 if role == COORDINATOR and isinstance(fact, Finished):
                     self._stop(fact.condition, fact.reason)
                 await self._feed(RoleObserved(role, fact))
@@ -297,13 +299,12 @@ class LocalRun:
     async def _exited(self, role: str, launch: int, exit_code: int) -> None:
         killed = self._roles.why_killed(role, launch)
         over = bool(self._stop_condition or self._aborted)
-        expected = bool(killed) or exit_code in _ORDERLY
-        process_log = self._folder.log_path(role, launch)
-        reason = killed or _ORDERLY.get(exit_code) or log_tail(process_log)
-        self._exits.append(RoleExit(role, launch, exit_code, expected, reason))
+        tail = log_tail(self._folder.log_path(role, launch))
+        reason = killed or _ORDERLY.get(exit_code) or tail
+        self._exits.append(RoleExit(role, launch, exit_code, bool(killed) or exit_code in _ORDERLY, reason))
         self._progress.role(role, launch, f"exited {exit_code}")
         if self._missing and not killed:
-            raise EngineError(f"{role} exited with code {exit_code} before the run began:\n{log_tail(process_log)}")
+            raise EngineError(f"{role} exited with code {exit_code} before the run began:\n{tail}")
         event = RoleExited(role, launch, exit_code)
         if not killed and exit_code in _ORDERLY and not over:
             self._loop.call_later(STRAY_EXIT_S, self._queue.put_nowait, _Unexplained(event))

@@ -10,8 +10,10 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from chaos.fault_kinds.roles import AddWorker
 from services import any_config
 from services.any_config import AnyRunConfig, read_run_config
 from services.config import RunConfig
@@ -25,8 +27,9 @@ from training.errors import ConfigurationError
 from training.real_disk import RealDisk
 
 _FACTORY = "testbed.engines.local_cast:make_role"
-_CONFIG_FILE = "config.json"
+CONFIG_FILE = "config.json"
 _PLANTED = contextlib.ExitStack()  # bugs stay planted for as long as the process lives
+SHELL = (sys.executable, "-P", "-m", "services.shell")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,46 +39,63 @@ def first_cast(plan: RunPlan) -> tuple[str, ...]:
     return cast if plan.verifier else tuple(role for role in cast if role != VERIFIER)
 
 
+def whole_cast(plan: RunPlan) -> tuple[str, ...]:
+    """Every role that may live in this run, those that a fault adds included."""
+    added = (fault.target for fault in plan.scenario.faults if isinstance(fault, AddWorker))
+    return tuple(dict.fromkeys((*first_cast(plan), *added)))
+
+
 def write_settings(plan: RunPlan, folder: RunFolder, seen_at: Path | None = None) -> str:
     """Put what the factory reads into the run folder; returns the settings that go on each command line.
 
     `seen_at` is where the roles find the run folder, when it is not where we do.
     """
-    seen = RunFolder(seen_at or folder.path)
-    (folder.path / _CONFIG_FILE).write_text(plan.config.to_json(), encoding="utf-8")
-    resume = plan.resume
+    (folder.path / CONFIG_FILE).write_text(plan.config.to_json(), encoding="utf-8")
+    resume = "" if plan.resume is None else plan.resume.run_id
+    return settings_in(RunFolder(seen_at or folder.path), resume, plan.plants)
+
+
+def settings_in(seen: RunFolder, resume_run_id: str, plants: Iterable[str]) -> str:
+    """The settings of a role that finds the run folder there; `resume_run_id` is empty for a run that starts afresh."""
     settings = {
-        "config": str(seen.path / _CONFIG_FILE),
+        "config": str(seen.path / CONFIG_FILE),
         "dataset": str(seen.dataset_path),
-        "resume": None if resume is None else {"folder": str(seen.resumed_from), "run_id": resume.run_id},
-        "plants": list(plan.plants),
+        "resume": {"folder": str(seen.resumed_from), "run_id": resume_run_id} if resume_run_id else None,
+        "plants": list(plants),
     }
     return json.dumps(settings, sort_keys=True)
 
 
 def command(role: str, launch: int, plan: RunPlan, folder: RunFolder, driver: str, settings: str) -> list[str]:
     """The command line of one launch. -P: a folder of the user's that is called services must not get in between."""
-    return [sys.executable, "-P", "-m", "services.shell", *arguments(role, launch, plan, folder.path, driver, settings)]
+    return [*SHELL, *arguments(role, launch, plan, folder.path, driver, settings)]
 
 
 def arguments(role: str, launch: int, plan: RunPlan, folder: Path, driver: str, settings: str) -> list[str]:
     """What the shell of one launch is told; `folder` as the role sees it."""
+    return shell_arguments(role, launch, plan.config.run_id, folder, driver, settings, evidence=plan.verifier)
+
+
+def shell_arguments(
+    role: str, launch: int, run_id: str, folder: Path, driver: str, settings: str, *, evidence: bool
+) -> list[str]:
+    """The same, of a run that is known by its id alone."""
     return [
         role,
         f"--launch={launch}",
-        f"--run-id={plan.config.run_id}",
+        f"--run-id={run_id}",
         f"--folder={folder}",
         f"--driver={driver}",
         f"--factory={_FACTORY}",
         f"--settings={settings}",
-        *(() if plan.verifier else ("--no-evidence",)),
+        *(() if evidence else ("--no-evidence",)),
     ]
 
 
-def environment(plan: RunPlan) -> dict[str, str]:
-    """The environment of every role of the run."""
+def environment(token: str) -> dict[str, str]:
+    """The environment of every role of the run that has this token."""
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    return {**os.environ, TOKEN_VARIABLE: plan.token, "PYTHONPATH": path}
+    return {**os.environ, TOKEN_VARIABLE: token, "PYTHONPATH": path}
 
 
 def make_role(options: ShellOptions) -> Role:

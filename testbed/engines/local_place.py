@@ -16,10 +16,10 @@ from chaos.scenario import Scenario, refusals
 from services.shell.driver_link import LinksSeen
 from testbed.containers.toxiproxy_process import HOW_TO_GET_ONE, ToxiproxyProcess, find_toxiproxy
 from testbed.engines.base import EngineError, RunPlan
-from testbed.engines.local_cast import command, environment, write_settings
+from testbed.engines.local_cast import command, environment, whole_cast, write_settings
 from testbed.engines.place import Ears
 from testbed.engines.process import ProcessGroup
-from testbed.engines.proxied_links import ProxiedLinks, Waiting, whole_cast
+from testbed.engines.proxied_links import ProxiedLinks, Waiting
 from testbed.run_folder import RunFolder
 
 _NOBODY = "127.0.0.1:1"  # where a proxy leads until its role listens somewhere
@@ -44,7 +44,7 @@ class LocalPlace:
         self._plan = plan
         self._folder = folder
         self._settings = write_settings(plan, folder)
-        self._environment = environment(plan)
+        self._environment = environment(plan.token)
         self._group: ProcessGroup | None = None
         self._server: ToxiproxyProcess | None = None
         self._links: ProxiedLinks | None = None
@@ -83,6 +83,9 @@ class LocalPlace:
     async def arrived(self, role: str, address: str) -> None:
         if self._links is not None:
             await self._links.lead_to(role, address)
+
+    def regrouped(self, generation: int) -> None:
+        """Nobody asks for it here."""
 
     def from_here(self, role: str, address: str) -> str:
         return address

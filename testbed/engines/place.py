@@ -65,6 +65,10 @@ class Place(Protocol):
         """A launch of the role listens at `address`; whoever dials it finds it on return. Raises EngineError."""
         ...
 
+    def regrouped(self, generation: int) -> None:
+        """The run has a new generation."""
+        ...
+
     def from_here(self, role: str, address: str) -> str:
         """Where this process reaches a role that says it listens at `address`."""
         ...

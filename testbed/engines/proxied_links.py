@@ -17,16 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from chaos.actions import ApplyLinkFault
-from chaos.fault_kinds.roles import AddWorker
 from services.events import VERIFIER
 from services.shell.driver_link import LinksSeen
 from services.shell.switchboard import dials
 from testbed.containers.jitter import DrawnJitter
 from testbed.containers.toxics import Bandwidth, Direction, Latency, Timeout, Toxic
 from testbed.containers.toxiproxy import Toxiproxy
-from testbed.engines.base import EngineError, RunPlan
+from testbed.engines.base import EngineError
 from testbed.engines.link_watch import LinkWatch
-from testbed.engines.local_cast import first_cast
 from testbed.engines.place import Ears
 from training.errors import GradstormError
 
@@ -164,12 +162,6 @@ def _toxic(fault: ApplyLinkFault) -> Toxic:
 
 def _now_ms() -> float:
     return time.monotonic() * 1000.0
-
-
-def whole_cast(plan: RunPlan) -> tuple[str, ...]:
-    """Every role that may live in this run, those that a fault adds included."""
-    added = (fault.target for fault in plan.scenario.faults if isinstance(fault, AddWorker))
-    return tuple(dict.fromkeys((*first_cast(plan), *added)))
 
 
 def proxied_links(roles: tuple[str, ...]) -> list[tuple[str, str]]:
