@@ -80,7 +80,7 @@ class Refused:
     """A message or caller was refused. `incarnation` and `generation` are the sender's, `current` the receiver's.
 
     reason: "old generation" | "old incarnation" | "not a member" | "late" | "duplicate" | "conflict" | "contract"
-    | "digest" | "numerics" | "dataset" | …
+    | "digest" | "numerics" | "dataset" | "claimed" | …
     """
 
     what: str

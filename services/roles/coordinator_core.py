@@ -91,6 +91,10 @@ class CoordinatorCore(Deciding):
             self._send(source, Turned(0, reason, fenced=False))
             return
         known = self.peers.get(message.worker)
+        if known is not None and known.launch == message.launch and _elsewhere(known.address, message.address):
+            self._refuse(source, 0, message, "claimed")
+            self._send(source, Turned(0, f"{source} is at {known.address} already", fenced=False))
+            return
         if known is not None and known.launch == message.launch and known.state != MEMBER:
             self._welcome(known)
         elif known is None:
@@ -322,3 +326,8 @@ class CoordinatorCore(Deciding):
             if peer.linked and self._now - peer.heard_ms > self.config.timing.lease_ms:
                 self._lose(peer, "lease ended")
                 return
+
+
+def _elsewhere(known: str, said: str) -> bool:
+    """Whether these are two places. A coordinator that came back knows none before it is told."""
+    return "" not in (known, said) and known != said

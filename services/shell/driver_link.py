@@ -116,6 +116,7 @@ class _Connection:
         self.role = hello.role
         self.launch = hello.launch
         self.address = hello.address
+        self.process = (hello.address, hello.pid)
         self.outbox: asyncio.Queue[pb.ControlResponse] = asyncio.Queue()
         self.armed: dict[str, asyncio.Future[None]] = {}
         self.stream = stream
@@ -255,6 +256,9 @@ class DriverServer:
             hello = request.hello
             if hello.launch < self._newest.get(hello.role, 0):
                 raise WireError(f"launch {hello.launch} was replaced by {self._newest[hello.role]}", hello.role)
+            there = self._connections.get(hello.role)
+            if there is not None and there.launch == hello.launch and there.process != (hello.address, hello.pid):
+                raise WireError(f"launch {hello.launch} is another process already, at {there.address}", hello.role)
             await stream.write(pb.ControlResponse(accepted=pb.Accepted()).SerializeToString())
         return self._registered(_Connection(hello, stream), hello)
 

@@ -56,7 +56,7 @@ class Bench:
         self.persists: list[str] = []
         self.feed(Started("numerics"))
         for worker in range(1, workers + 1):
-            self.hear(worker, Join(worker, 1, "", "numerics"), 0)
+            self.hear(worker, Join(worker, 1, f"10.0.0.{worker}:1", "numerics"), 0)
             self.feed(Linked(f"worker-{worker}", worker))
             self.hear(worker, DataHeld(worker, DATASET.sha256, "numerics"))
         for worker in range(1, workers + 1):

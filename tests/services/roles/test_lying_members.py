@@ -76,6 +76,15 @@ WRONG_OFFERS: dict[str, tuple[Lie, str]] = {
 }
 
 
+def test_who_claims_a_place_that_is_taken_is_turned_away_and_the_first_stays_a_member() -> None:
+    bench = Bench()
+    (refused,) = bench.hear(2, Join(2, 1, "10.0.0.99:1", "numerics"), 0)
+    assert refused.reason == "claimed"
+    assert bench.last(2, Turned) == Turned(0, "worker-2 is at 10.0.0.2:1 already", fenced=False)
+    assert [peer.worker for peer in bench.coordinator.peers.members()] == [1, 2, 3]
+    assert bench.hear(2, bench.offer(2)) == []
+
+
 @pytest.mark.parametrize("name", WRONG_OFFERS)
 def test_an_open_step_is_as_if_nothing_had_been_said(name: str) -> None:
     lie, reason = WRONG_OFFERS[name]

@@ -29,6 +29,7 @@ from services.shell.driver_link import (
 )
 from services.shell.driver_reporter import DriverReporter
 from tests.services.shell.cast_of_processes import ROOT, Cast, cast_in
+from tests.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.local
 
@@ -275,3 +276,22 @@ def test_without_a_token_nothing_starts() -> None:
     )  # fmt: skip
     assert answer.returncode == 2
     assert "GRADSTORM_TOKEN" in answer.stderr
+
+
+def test_a_second_process_that_claims_a_role_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    async def body(cast: Cast) -> None:
+        await up(cast, "coordinator")
+        first = cast.processes["coordinator"]
+        cast.launch("coordinator")  # the same launch once more: two hosts that were told the same number
+        await asyncio.to_thread(_until_logged, cast, "another process already")
+        assert cast.driver.connected == {"coordinator": 1}
+        assert len(cast.of(RoleConnected, "coordinator")) == 1
+        cast.processes["coordinator"].kill()
+        cast.driver.shutdown("coordinator", "enough")
+        assert await asyncio.to_thread(first.wait, 20.0) == 0
+
+    run(tmp_path, body)
+
+
+def _until_logged(cast: Cast, words: str) -> None:
+    assert wait_until(lambda: any(words in entry.get("why", "") for entry in cast.log("coordinator")), 20.0)

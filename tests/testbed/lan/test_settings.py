@@ -63,7 +63,7 @@ def test_the_engine_and_its_hosts_go_together() -> None:
 
 
 def test_a_fault_that_the_engine_cannot_do_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match="partition-heal is for engine"):
+    with pytest.raises(ConfigurationError, match="engine lan can do partition only through Toxiproxy"):
         prepare(RunRequest("partition-heal", engine="lan", lan=read_settings("a:1,a:2,a:3,a:4", "t")))
 
 
