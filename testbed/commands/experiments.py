@@ -25,6 +25,9 @@ def add_to(app: typer.Typer) -> None:
 def experiments(
     engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
     only: Annotated[list[str] | None, typer.Option(metavar="ROW", help="Name of a row; may be repeated.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Another seed than the baseline's; repeated: what several say together.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Fewer steps than the baseline; for a quick look.")] = None,
     diagnostic: Annotated[
         bool, typer.Option("--diagnostic", help="Measure error feedback, which is unsupported.")
@@ -48,14 +51,39 @@ def experiments(
         typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(_diagnostic_lines(document)))
         return
     home = out or runs_home() / f"experiments-{engine}"
-    document = _run(committed, matrix, only or [], _Runner(home, engine, keep))
-    if as_json:
-        typer.echo(json.dumps(document, indent=2))
-    else:
-        from testbed.experiments.summary import table_of
+    documents = {
+        one: _run(_seeded(committed, one), matrix, only or [], _Runner(_home(home, one, seed), engine, keep))
+        for one in seed or [committed.baseline.config.seed]
+    }
+    document, lines = _told(documents, home)
+    typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(lines))
+    raise typer.Exit(max(one["exit_code"] for one in documents.values()))
 
-        typer.echo("\n".join([*table_of(document), f"summary.json and summary.csv are in {home}"]))
-    raise typer.Exit(document["exit_code"])
+
+def _home(home: Path, seed: int, asked: list[int] | None) -> Path:
+    return home / f"seed-{seed}" if asked else home
+
+
+def _seeded(committed: Committed, seed: int) -> Committed:
+    """The same training from another seed: initial parameters, batches and delays are drawn anew."""
+    from dataclasses import replace
+
+    config = replace(committed.baseline.config, seed=seed)
+    return replace(committed, baseline=replace(committed.baseline, config=config))
+
+
+def _told(documents: dict[int, dict[str, Any]], home: Path) -> tuple[dict[str, Any], list[str]]:
+    """The document and the lines of one seed, or of several together (also written to seeds.json and seeds.csv)."""
+    from testbed.experiments import seeds, summary
+    from testbed.run_folder import write_json
+
+    if len(documents) == 1:
+        (document,) = documents.values()
+        return document, [*summary.table_of(document), f"summary.json and summary.csv are below {home}"]
+    together = seeds.document_of(documents)
+    write_json(home / "seeds.json", together)
+    (home / "seeds.csv").write_text(seeds.csv_of(together), encoding="utf-8")
+    return together, [*seeds.table_of(together), f"seeds.json and seeds.csv are in {home}"]
 
 
 class _Runner:

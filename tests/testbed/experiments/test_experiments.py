@@ -17,7 +17,7 @@ from training.boundary_codec.feedback import WHY_UNSUPPORTED
 
 COMMITTED = experiments_folder()
 ROWS = ["control", "delay-1ms", "delay-2ms", "jitter-reorder", "decay-1ms", "decay-2ms", "decay-jitter-reorder"]
-ROWS += ["top25-8bit", "top25-12bit", "top50-8bit", "top50-6bit", "top50-4bit"]
+ROWS += [f"top25-{bits}bit" for bits in (4, 6, 8, 12)] + [f"top50-{bits}bit" for bits in (12, 8, 6, 4)]
 ROWS += [f"top50-{bits}bit-decay-{how}" for bits in (6, 4) for how in ("1ms", "2ms", "jitter-reorder")]
 
 
