@@ -34,7 +34,7 @@ from services.shell.stream import ClientStream, StreamBroken
 from services.wire_error import WireError
 from training.errors import GradstormError
 
-_CONNECT_S = 10.0
+_CONNECT_S = 30.0
 _DETACH_S = 2.0
 _NOBODY = grpc.StatusCode.UNAVAILABLE.name
 

@@ -32,7 +32,7 @@ from services.wire_error import WireError
 from training.errors import ConfigurationError, GradstormError
 
 ATTACH_METHOD = "/gradstorm.v1.AttachService/Attach"
-_HELLO_S = 5.0
+_HELLO_S = 20.0  # a loaded machine is slow
 
 
 class Session(Protocol):
