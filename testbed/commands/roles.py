@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -67,9 +66,10 @@ def _role(kind: str, number: int | None) -> str:
 
 def _run(settings: HostSettings) -> None:
     from services.shell.logs import host_log
+    from services.shell.loop import run
     from testbed.lan.host import host
     from training.errors import ConfigurationError
 
     if not settings.token:
         raise ConfigurationError("a host needs the token of the run: set GRADSTORM_TOKEN (gradstorm plan prints it)")
-    asyncio.run(host(settings, host_log(settings.claim.role), lambda line: typer.echo(line, err=True)))
+    run(host(settings, host_log(settings.claim.role), lambda line: typer.echo(line, err=True)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from chaos.scenario import Scenario, refusals
+from services.shell.loop import run
 from testbed.engines.base import EngineOutcome, ProgressSink, RunPlan
 from testbed.engines.lan_place import LanPlace
 from testbed.engines.local import run_in
@@ -31,4 +31,4 @@ class LanEngine:
         """One run, start to end. Raises EngineError; KeyboardInterrupt passes through, with nothing left behind."""
         if self.lan is None:
             raise ConfigurationError("engine lan attaches to what it is told: give --attach (see gradstorm plan)")
-        return asyncio.run(run_in(LanPlace(plan, folder, self.lan, progress), plan, folder, progress))
+        return run(run_in(LanPlace(plan, folder, self.lan, progress), plan, folder, progress))
