@@ -22,7 +22,8 @@ from training.numerics import model_fingerprint
 from training.optimizer import apply_sgd
 from training.sampler import SamplerState
 
-INLINE_ELEMENTS_MAX = 4096  # parameters below which a job is run in place
+INLINE_ELEMENTS_MAX = 16_384  # parameters up to which a job is run in place: 0.15 ms, about what a thread costs
+INLINE_PRODUCTS_MAX = 1 << 19  # … and of a gradient, parameters times samples
 CHECKPOINT_FOLDER = "checkpoints"
 
 
@@ -62,7 +63,7 @@ class GradientJob:
 
     @property
     def inline(self) -> bool:
-        return self.parameters.size <= INLINE_ELEMENTS_MAX
+        return self.parameters.size * max(1, len(self.sample_ids)) <= INLINE_PRODUCTS_MAX
 
     def __call__(self) -> Gradient:
         rows = np.array(self.sample_ids)

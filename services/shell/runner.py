@@ -48,7 +48,7 @@ from services.shell.switchboard import Switchboard
 from services.shell.threads import DiskThread, JobThread
 from services.wire import control_pb2 as pb
 
-REPORT_EVERY_MS = 20.0  # a report costs both ends about as much as a step's message: let records travel together
+REPORT_EVERY_MS = 100.0  # a report costs both ends a message: let the records of several steps travel together
 _POLL_S = 0.05
 _COUNT_EVERY_S = 0.25
 CRASHED = "crashed"
