@@ -124,7 +124,8 @@ class Deck:
 
     def _take_out(self, ids: Sequence[int]) -> list[int]:
         next_ones = self._order[self._frontier : self._frontier + len(ids)]
-        if not self._returned and set(next_ones) == set(ids):  # all that was dealt, as in an undisturbed step
+        same = len(next_ones) == len(ids) and set(next_ones) == set(ids)
+        if not self._returned and same:  # all that was dealt, as in an undisturbed step
             self._left.difference_update(ids)
             self._frontier += len(ids)
             return []

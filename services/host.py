@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol
 
 from services.events import (
@@ -110,8 +111,8 @@ class Recorder:
         self._evidence = evidence  # False: the run has no verifier; facts are counted and let go
         self.last = 0  # number of the newest record
         self._kept: deque[Numbered] = deque()
-        self._unsent: list[Numbered] = []
         self._kept_bytes = 0
+        self.pending = 0  # the newest kept ones, which have not been put into a report
 
     def add(self, fact: Fact) -> None:
         self.last += 1
@@ -119,24 +120,20 @@ class Recorder:
             return
         numbered = fact_to_numbered(fact, self.last)
         self._kept.append(numbered)
-        self._unsent.append(numbered)
+        self.pending += 1
         self._kept_bytes += _size(numbered)
         if self._kept_bytes > KEPT_BYTES_MAX:
             self._let_arrays_go()
 
-    @property
-    def pending(self) -> int:
-        """Records that have not been put into a report."""
-        return len(self._unsent)
-
     def report(self) -> list[Report]:
         """What has been added since the last report."""
-        fresh, self._unsent = self._unsent, []
+        fresh = list(islice(reversed(self._kept), self.pending))[::-1]
+        self.pending = 0
         return self._batches(fresh)
 
     def again(self) -> list[Report]:
         """Everything unstored, behind an empty report that asks the verifier where it stands."""
-        self._unsent = []
+        self.pending = 0
         return [Report(self.source, self.launch, ()), *self._batches(list(self._kept))]
 
     def stored(self, message: Stored) -> None:

@@ -62,6 +62,8 @@ class Fencing(Invariant):
         }
 
     def finish(self) -> None:
+        for generation, entries in sorted(self._early.items()):
+            self.cannot_say(f"{entries[0].source} applied a step under generation {generation}, which nobody began")
         if self.refused_stale < self._promised:
             self.cannot_say(f"{self._promised} refused stale messages were promised, {self.refused_stale} were refused")
 

@@ -92,5 +92,6 @@ class Liveness(Invariant):
             self.cannot_say(
                 f"the scenario promises to stop by {self._condition!r}; the run ended by {fact.condition!r}"
             )
-        elif self._healed is None:
-            self.cannot_say(f"the run stopped by {fact.condition!r} before the faults were undone: {fact.reason}")
+        else:
+            when = "before the faults were undone" if self._healed is None else "unasked"
+            self.cannot_say(f"the run stopped by {fact.condition!r} {when}: {fact.reason}")

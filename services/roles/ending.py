@@ -13,7 +13,6 @@ from services.roles.record_intake import Place
 class Ending:
     """asked -> ended (no record is taken any more) -> verdict known -> writing -> told."""
 
-    driver: str = ""
     asked: bool = False
     expected: dict[Place, int | str] = field(default_factory=dict)  # number of the last record, or why it is excused
     patience_over: bool = False

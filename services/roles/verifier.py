@@ -99,7 +99,10 @@ class Verifier:
             case Received(source, _, Report() as report):
                 self._report(source, report)
             case Received(source, _, Conclude() as conclude):
-                self._conclude(source, conclude)
+                if source == DRIVER:
+                    self._conclude(conclude)
+                else:
+                    self._out.append(Note(f"{source} wants to end the history, which is not its to do: not taken"))
             case Persisted(token) if token == self._persisting:
                 self._persisted()
             case PersistFailed(token, error_name, path) if token == self._persisting:
@@ -282,10 +285,9 @@ class Verifier:
 
     # ------------------------------------------------------------ the end
 
-    def _conclude(self, source: str, message: Conclude) -> None:
-        self._end.driver = source
+    def _conclude(self, message: Conclude) -> None:
         if self._end.told:
-            self._out.append(Send(source, Concluded(self._end.verdict_json)))
+            self._out.append(Send(DRIVER, Concluded(self._end.verdict_json)))
             return
         if self._end.asked:
             return
@@ -320,7 +322,7 @@ class Verifier:
 
     def _tell_verdict(self) -> None:
         self._end.told = True
-        self._out.append(Send(self._end.driver, Concluded(self._end.verdict_json)))
+        self._out.append(Send(DRIVER, Concluded(self._end.verdict_json)))
         self._out.append(SetTimer("linger", self.options.linger_ms))
 
     def _stop(self, condition: str, reason: str) -> None:

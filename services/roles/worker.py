@@ -16,6 +16,7 @@ from dataclasses import replace
 from services.events import (
     COORDINATOR,
     SERVER,
+    VERIFIER,
     Computed,
     Effect,
     Event,
@@ -102,9 +103,9 @@ class Worker(ServingWorker):
                 self._part(source, message)
             case Fetch():
                 self._serve(source, message)
-            case EvidenceStored(step):
+            case EvidenceStored(step) if source == VERIFIER:
                 self._evidence.drop(step)
-            case WantEvidence(step, attempt):
+            case WantEvidence(step, attempt) if source == VERIFIER:
                 self._show(step, attempt)
             case Turned() if source == COORDINATOR:
                 self._turned(message)
@@ -333,9 +334,9 @@ class Worker(ServingWorker):
         self._send(message.source, fetch)
 
     def _assemble(self, source: str, part: Part) -> None:
-        """A chunk of a fetched value or state. Whole arrays are proved by their digest, whoever sent them."""
+        """A chunk of a fetched value or state, from whoever was asked. Whole arrays are proved by their digest."""
         assembly = self._assembly
-        if assembly is None or not assembly.fits(part):
+        if assembly is None or source != assembly.source or not assembly.fits(part):
             self._refuse(source, part, "not asked for")
         elif assembly.put(part):
             if not assembly.complete:

@@ -7,6 +7,7 @@ from typing import Any
 
 from services.evidence import Evidence
 from services.fact_reading import UnreadableFact, read_fact
+from services.fact_tellers import may_tell
 from services.history import Damage, HistoryLine
 from services.invariants.base import UNKNOWN, VIOLATED, worst_of
 from services.lineage import COORDINATOR, Entry, shard_role
@@ -45,12 +46,16 @@ class ShardJudge:
 
     def feed(self, line: HistoryLine) -> None:
         """Take the next line. Never raises."""
-        self.evidence.on_line(line.seq, line.source, line.launch, line.number, line.kind)
+        if not self.evidence.on_line(line.seq, line.source, line.launch, line.number, line.kind):
+            self._blind(line.seq)
         repeated = self._is_repeated(line)
         try:
             fact = read_fact(line.kind, line.body_json, line.arrays)
         except UnreadableFact as error:
             self.evidence.unknown(f"line {line.seq}: {error}")
+            return
+        if not may_tell(line.source, fact):
+            self.evidence.unknown(f"line {line.seq}: {line.source} told {line.kind}, which is not its to tell")
             return
         entry = Entry(line.seq, line.at_ms, line.source, line.launch, line.number, fact)
         if repeated:
@@ -69,6 +74,8 @@ class ShardJudge:
     def damaged(self, damage: Damage) -> None:
         """The history that is fed is not whole."""
         self._damage.append(damage)
+        if damage.line:  # 0: of the file as a whole, as when its end is missing
+            self._blind(damage.line)
         self.evidence.unknown(f"the history is damaged: {damage}")
 
     def progress(self) -> dict[str, Any]:
@@ -89,6 +96,11 @@ class ShardJudge:
         return self._finished
 
     # ------------------------------------------------------------ inside
+
+    def _blind(self, seq: int) -> None:
+        """From this line on something is missing: what follows may only seem to be wrong."""
+        for tally in self.tallies.values():
+            tally.blind_from = min(tally.blind_from or seq, seq)
 
     def _is_repeated(self, line: HistoryLine) -> bool:
         """A relaunched coordinator reads its log out; once `Recovered` is told nothing more is read out."""

@@ -55,8 +55,12 @@ class Tally:
         self.first: Violation | None = None
         self.reasons: list[str] = []
         self.gave_up = False
+        self.blind_from = 0  # the history line from which on it is not whole; 0: it is, as far as is known
 
     def violated(self, step: int, role: str, what: str, seq: int = 0) -> None:
+        if self.blind_from and (not seq or seq >= self.blind_from):
+            self.cannot_say(f"not whole from line {self.blind_from} on, the history seems to show: {role}: {what}")
+            return
         self.violations += 1
         if self.first is None or step < self.first.step:
             self.first = Violation(step, role, what, seq)
@@ -107,7 +111,9 @@ class Rules:
         self._clean = 0
         self._last_ms = 0.0
         self._promised = 0
+        self._promised_end = "finished"
         self._refused = 0
+        self._unproved: set[int] = set()  # shards of which nobody told so far that they stand at the commit
         self._handlers: dict[type, Callable[[Entry], None]] = {
             Admitted: self._admitted, Died: self._died, Regrouped: self._regrouped, ShardsOpened: self._opened,
             ShardsCommitted: self._committed, ShardsSwapped: self._swapped, ShardsRolledBack: self._rolled_back,
@@ -128,6 +134,9 @@ class Rules:
             live.cannot_say("the run has no end")
         elif self._healed is not None and self.condition == "finished" and self._clean < self._healed[1].clean_steps:
             live.violated(self._head, COORDINATOR, f"{self._clean} steps committed after everything was undone")
+        if self.condition and self.condition != self._promised_end:
+            promise = f"the scenario promises to end by {self._promised_end!r}"
+            live.cannot_say(f"{promise}; the run ended by {self.condition!r}")
         if self._refused < self._promised:
             why = f"{self._promised} refused stale messages were promised, {self._refused} were refused"
             self.tallies["fencing"].cannot_say(why)
@@ -189,6 +198,7 @@ class Rules:
     def _expect(self, entry: Entry) -> None:
         assert isinstance(entry.fact, Expectation)
         self._promised = int(entry.fact.promises.get("refused_stale", 0))
+        self._promised_end = str(entry.fact.promises.get("condition", "finished"))
 
     # ------------------------------------------------------------ decisions
 
@@ -200,6 +210,8 @@ class Rules:
         self._current(entry, fact.step, fact.generation)
         whole = {shard for shard, _ in fact.members} == set(range(1, self.ledger.shards + 1))
         self._check("consistent cut", whole, fact.step, COORDINATOR, "a step was opened without every shard", entry.seq)
+        what = f"step {fact.step} was opened although nobody told that shards {sorted(self._unproved)} had swapped"
+        self._check("consistent cut", not self._unproved, fact.step, COORDINATOR, what, entry.seq)
         self._told(entry, f"open {fact.step}.{fact.attempt}", fact.step)
 
     def _committed(self, entry: Entry) -> None:
@@ -213,6 +225,8 @@ class Rules:
         self._told(entry, f"commit {fact.step}.{fact.attempt}", fact.step)
         self._head = fact.step
         self._decided[fact.step] = fact
+        read_back = entry.launch > 1 and (entry.source, entry.launch) not in self._fresh
+        self._unproved = set() if read_back else set(range(1, self.ledger.shards + 1))
         self._alive(entry)
 
     def _swapped(self, entry: Entry) -> None:
@@ -224,6 +238,11 @@ class Rules:
             what = f"shard {shard} stands at another state of step {fact.step} than was decided"
             holds = named.get(shard) == (parameters, moments)
             self._check("consistent cut", holds, fact.step, f"shard-{shard}", what, entry.seq)
+        told = {shard: incarnation for shard, incarnation, _, _ in fact.swapped}
+        members = self.ledger.members.get(fact.generation, {})
+        what = f"step {fact.step} counts as swapped by shards {sorted(told)}, members are {sorted(members)}"
+        self._check("consistent cut", told == members, fact.step, COORDINATOR, what, entry.seq)
+        self._unproved -= told.keys()
 
     def _rolled_back(self, entry: Entry) -> None:
         fact = entry.fact
@@ -234,9 +253,11 @@ class Rules:
         self._head = fact.to_step
         self._decided = {step: known for step, known in self._decided.items() if step <= fact.to_step}
         self._stands.clear()
+        self._unproved = set()
 
     def _decision(self, entry: Entry) -> None:
         assert isinstance(entry.fact, Recovered)
+        self._unproved = set()  # what the launch before it heard may be lost with it
         self._told(entry, f"recovery {entry.fact.incarnation}", entry.fact.step)
 
     # ------------------------------------------------------------ shards
@@ -268,6 +289,7 @@ class Rules:
         what = f"it was let in at step {fact.step} while the run stands at {self._head}"
         self._check("consistent cut", fact.step == self._head, fact.step, f"shard-{fact.shard}", what, entry.seq)
         self._same_state(fact, "let in with", entry.seq)
+        self._unproved.discard(fact.shard)
 
     def _same_state(self, fact: ShardLoaded | ShardProven, how: str, seq: int) -> None:
         """What a shard loaded is what it was let in with; the two are told by different roles, in either order."""
@@ -342,6 +364,10 @@ class Rules:
         self._last_ms = entry.at_ms
 
     def _finished(self, entry: Entry) -> None:
-        assert isinstance(entry.fact, Finished)
-        self.condition = entry.fact.condition
-        self.tallies["liveness"].checks += 1
+        fact = entry.fact
+        assert isinstance(fact, Finished)
+        self.condition = fact.condition
+        due = self.ledger.config.get("steps", 0) if fact.condition == "finished" else 0
+        what = f"finished at step {fact.step} of {due}, committed is step {self._head}"
+        holds = fact.condition != "finished" or due <= fact.step == self._head
+        self._check("liveness", holds, fact.step, COORDINATOR, what, entry.seq)

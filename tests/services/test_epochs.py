@@ -45,6 +45,15 @@ def test_what_is_not_there_is_named() -> None:
     assert deck.remaining_count == 7
 
 
+def test_an_id_twice_in_the_last_commit_of_an_epoch_is_named() -> None:
+    state = Sampler(10, 1).state().to_json()
+    deck = Deck(Permutations(state), state)
+    deck.commit(deck.remaining()[:8])
+    last = deck.remaining()
+    assert deck.commit([*last, last[0]]) == [last[0]]
+    assert (deck.epoch, deck.remaining_count) == (1, 10)
+
+
 def test_an_epoch_that_is_abandoned_loses_what_remains() -> None:
     state = Sampler(10, 1).state().to_json()
     deck = Deck(Permutations(state), state)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
+import numpy as np
+import pytest
+
 from services.events import (
     VERIFIER,
     Effect,
@@ -24,7 +29,7 @@ from services.events import (
 from services.fact_codec import fact_from_numbered
 from services.host import REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed, Recorder
 from services.messages import Report, Stored
-from services.records import Admitted, Durable
+from services.records import Admitted, Durable, Reduced
 from training.disk import AppendFile, SyncFile
 
 FACT = Admitted(1, 1, "n")
@@ -180,3 +185,15 @@ def test_nobody_waits_for_a_verifier_that_is_away() -> None:
     host.handle(1.0, TimerFired("go"))
     assert Send("coordinator", saying.message) in host.handle(2.0, Unlinked(VERIFIER, 0))
     assert Send("coordinator", saying.message) in host.handle(3.0, TimerFired("again"))
+
+
+def test_arrays_that_are_let_go_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no verifier for long, what is kept in memory is bounded: facts stay, the oldest arrays do not."""
+    monkeypatch.setattr("services.host.KEPT_BYTES_MAX", 1600)
+    recorder = Recorder("worker-1", 1)
+    arrays = [np.zeros(100) for _ in range(4)]
+    alive = [weakref.ref(array) for array in arrays]
+    while arrays:
+        recorder.add(Reduced(1, 1, len(arrays), 0, 1, "d", (1,), arrays.pop()))
+    assert [array() is not None for array in alive] == [True, True, False, False]
+    assert [record.sequence for record in recorder.report()[0].records] == [1, 2, 3, 4]

@@ -59,3 +59,9 @@ def test_refusals_that_a_scenario_promises(refusals: int) -> None:
         assert run.judge()["verdict"] == "pass"
     else:
         assert_unknown(run, "2 refused stale messages were promised", NAME)
+
+
+def test_a_generation_that_nobody_began() -> None:
+    assert_unknown(
+        HonestRun().replace(StateApplied, {"step": 3}, generation=9), "generation 9, which nobody began", NAME
+    )

@@ -49,6 +49,11 @@ def test_a_stop_after_the_healing() -> None:
     assert "1 of 3 steps" in part["first_violation"]["what"]
 
 
+def test_a_stop_that_nobody_promised_when_all_clean_steps_are_there() -> None:
+    run = _healed(3, 1000.0).replace(Finished, {}, condition="nobody left")
+    assert_unknown(run, "stopped by 'nobody left' unasked", NAME)
+
+
 def test_a_stop_before_the_healing() -> None:
     assert_unknown(HonestRun().replace(Finished, {}, condition="disk ENOSPC"), "stopped by 'disk ENOSPC'", NAME)
 

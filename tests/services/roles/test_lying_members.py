@@ -28,6 +28,7 @@ from services.messages import (
     Close,
     Commit,
     Enlist,
+    EvidenceStored,
     Finish,
     Join,
     Message,
@@ -267,7 +268,7 @@ def test_the_server_takes_parts_of_contributors_only_and_closes_of_the_coordinat
 def test_a_worker_obeys_the_coordinator_only() -> None:
     worker = Worker(1, 1)
     worker.handle(0.0, Received(COORDINATOR, 1, Welcome(1, 1, Bench().config.to_json(), 0)))
-    for message in (Commit(1, 1, 0, False, "d" * 64, "worker-2", ""), Finish(1, "finished")):
+    for message in (Commit(1, 1, 0, False, "d" * 64, "worker-2", ""), Finish(1, "finished"), EvidenceStored(99)):
         effects = worker.handle(0.0, Received("worker-2", 2, message))
         assert refusals(effects) == [("worker-2", "not the coordinator")]
         assert not any(isinstance(one, Send) for one in effects)

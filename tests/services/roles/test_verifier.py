@@ -9,9 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from services.events import Received
 from services.history import LINES_PATH, read_history
 from services.judging import FeedJob, ReadBackJob
-from services.messages import EvidenceStored, Numbered, WantEvidence
+from services.messages import Conclude, Concluded, EvidenceStored, Numbered, Report, WantEvidence
 from services.records import Reduced, StateApplied
 from services.roles.judge_queue import VerifierOptions
 from services.verify import verify
@@ -100,13 +101,23 @@ def test_repeats_gaps_and_overlaps_leave_each_record_once(run: HonestRun, seed: 
 
 
 def test_nobody_reports_in_the_name_of_another(run: HonestRun) -> None:
-    from services.events import Received
-    from services.messages import Report
-
     bench = Bench(run.dataset)
     bench.give(Received("worker-3", 3, Report("worker-1", 1, tuple(records_of(run)["worker-1", 1]))))
     assert "not taken" in bench.notes[0]
     assert not bench.disk.exists(LINES_PATH)
+
+
+def test_nobody_but_the_driver_says_who_is_excused(run: HonestRun) -> None:
+    bench = Bench(run.dataset)
+    report_all(bench, run)
+    excuses = json.dumps({"worker-2": {"1": "excused: trust me"}})
+    bench.give(Received("worker-2", 2, Conclude(excuses)))
+    bench.pass_time(10_000.0)
+    assert not any(isinstance(message, Concluded) for _, message in bench.sent)
+    assert "worker-2 wants to end the history" in bench.notes[-1]
+    document = bench.conclude(expected_of(run))
+    assert document is not None
+    assert document["verdict"] == "pass"
 
 
 def test_a_body_that_would_break_its_line_is_not_taken() -> None:

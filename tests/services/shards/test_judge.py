@@ -19,6 +19,7 @@ from services.shards.judge import ShardJudge
 
 Body = dict[str, Any]
 Change = Callable[[Body], Body]
+ROLLED_BACK = '{"files":[],"generation":1,"reason":"","to_step":0}'
 
 
 @cache
@@ -31,11 +32,32 @@ def recorded() -> tuple[tuple[HistoryLine, ...], bytes]:
         return lines, (folder / "dataset.safetensors").read_bytes()
 
 
-def judged(lines: list[HistoryLine]) -> dict[str, str]:
+def document_of(lines: list[HistoryLine]) -> dict[str, Any]:
     judge = ShardJudge(recorded()[1])
     for line in lines:
         judge.feed(line)
-    document = judge.finish()
+    return judge.finish()
+
+
+def without(kind: str, step: int) -> list[HistoryLine]:
+    """The history as if the last such line of that step had never been recorded."""
+    lines = list(recorded()[0])
+    found = [i for i, line in enumerate(lines) if line.kind == kind and json.loads(line.body_json)["step"] == step]
+    at = found[-1]
+    gone = (lines[at].source, lines[at].launch)
+    later = [
+        replace(line, seq=line.seq - 1, number=line.number - ((line.source, line.launch) == gone))
+        for line in lines[at + 1 : -1]
+    ]
+    end = json.loads(lines[-1].body_json)
+    end["lines"] -= 1
+    end["reporters"]["/".join(map(str, gone))] -= 1
+    kept = replace(lines[-1], seq=lines[-1].seq - 1, body_json=json.dumps(end, separators=(",", ":"), sort_keys=True))
+    return [*lines[:at], *later, kept]
+
+
+def judged(lines: list[HistoryLine]) -> dict[str, str]:
+    document = document_of(lines)
     return {"": document["verdict"], **{one["name"]: one["verdict"] for one in document["invariants"]}}
 
 
@@ -96,6 +118,52 @@ def test_a_shard_missing_from_a_swap_or_a_state_that_differs_is_noticed() -> Non
         return {**body, "swapped": [[*first[:2], "0" * 64, first[3]], *rest]}
 
     assert judged(changed("ShardsSwapped", 4, other))["consistent cut"] == "violated"
+    fewer = changed("ShardsSwapped", 4, lambda body: {**body, "swapped": body["swapped"][1:]})
+    assert judged(fewer)["consistent cut"] == "violated"
+
+
+def test_a_step_that_is_opened_before_all_stand_at_the_last_is_noticed() -> None:
+    verdicts = judged(without("ShardsSwapped", 4))
+    assert {name for name, verdict in verdicts.items() if verdict != "pass"} == {"", "consistent cut"}
+    assert verdicts["consistent cut"] == "violated"
+
+
+def test_nobody_is_accused_of_what_a_lost_line_seems_to_show() -> None:
+    lines = list(recorded()[0])
+    index = next(i for i, line in enumerate(lines) if line.kind == "ShardsCommitted")
+    assert "violated" not in judged(lines[:index] + lines[index + 1 :]).values()
+
+
+def test_a_shard_cannot_tell_what_the_coordinator_decides() -> None:
+    lines = list(recorded()[0])
+    at = next(i for i, line in enumerate(lines) if line.kind == "ShardsCommitted")
+    number = next(line.number for line in lines[at:] if line.source == "shard-1")
+    told = replace(lines[at], source="shard-1", launch=1, number=number, kind="ShardsRolledBack", body_json=ROLLED_BACK)
+    later = [
+        replace(line, seq=line.seq + 1, number=line.number + ((line.source, line.launch) == ("shard-1", 1)))
+        for line in lines[at:]
+    ]
+    document = document_of([*lines[:at], told, *later])
+    assert any("shard-1 told ShardsRolledBack, which is not its to tell" in reason for reason in document["reasons"])
+    assert not document["steps_void"]
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"condition": "stale boundary"}, "unknown"),
+        ({"step": 3}, "violated"),
+        ({"condition": "nobody left"}, "unknown"),
+    ],
+)
+def test_an_end_that_was_not_promised_is_no_pass(change: Body, verdict: str) -> None:
+    kind = "Expectation" if change == {"condition": "stale boundary"} else "Finished"
+    lines = list(recorded()[0])
+    index = next(i for i, line in enumerate(lines) if line.kind == kind)
+    body = json.loads(lines[index].body_json)
+    body = {**body, "promises": {**body["promises"], **change}} if kind == "Expectation" else {**body, **change}
+    lines[index] = replace(lines[index], body_json=json.dumps(body, separators=(",", ":"), sort_keys=True))
+    assert judged(lines)["liveness"] == verdict
 
 
 @pytest.mark.parametrize("kind", ["BoundarySent", "ShardPrepared", "ShardsCommitted", "Durable"])
