@@ -22,6 +22,7 @@ from testbed.containers.sweep import of_run, sweep
 from testbed.containers.toxiproxy import Toxiproxy
 from testbed.containers.toxiproxy_process import BINARY_NAME, BINARY_VARIABLE, ToxiproxyProcess, find_toxiproxy
 from testbed.containers.toxiproxy_state import ProxyState
+from tests.needs import missing
 from tests.testbed.containers.tcp import stamping_server
 
 
@@ -30,7 +31,7 @@ def toxiproxy_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxi
     """One server for all tests: each makes a proxy of its own."""
     binary = find_toxiproxy(os.environ)
     if binary is None:
-        pytest.skip(f"no {BINARY_NAME} on PATH and {BINARY_VARIABLE} not set")
+        missing(f"no {BINARY_NAME} on PATH and {BINARY_VARIABLE} not set")
     with ToxiproxyProcess.start(binary, tmp_path_factory.mktemp("toxiproxy") / "log") as process:
         yield process
 

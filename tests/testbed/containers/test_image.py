@@ -14,6 +14,7 @@ from testbed.containers.container import Attachment
 from testbed.containers.docker_errors import ImageMissing
 from testbed.containers.labels import EXPIRES, OWNER, RUN
 from testbed.containers.toxiproxy import Toxiproxy
+from tests.needs import missing
 from tests.testbed.containers.conftest import Yard
 from tests.testbed.containers.test_docker_faults import wait_until
 from training.numerics import fingerprint
@@ -31,7 +32,7 @@ def image(yard: Yard) -> str:
     try:
         yard.docker.image_id(IMAGE)
     except ImageMissing:
-        pytest.skip(f"no image {IMAGE}: scripts/docker-images gradstorm builds it")
+        missing(f"no image {IMAGE}: scripts/docker-images gradstorm builds it")
     return IMAGE
 
 
@@ -71,7 +72,7 @@ def compose(environment: dict[str, str], *arguments: str) -> subprocess.Complete
 
 def test_compose_brings_it_up_under_our_labels(yard: Yard, image: str) -> None:
     if shutil.which("docker") is None or compose({}, "version").returncode != 0:
-        pytest.skip("no `docker compose`: scripts/docker-compose-plugin gives you one")
+        missing("no `docker compose`: scripts/docker-compose-plugin gives you one")
     labels = yard.whose.labels()
     environment = {
         "GRADSTORM_IMAGE": image,

@@ -16,6 +16,7 @@ from testbed.containers import toxiproxy_process
 from testbed.containers.toxiproxy import Toxiproxy
 from testbed.containers.toxiproxy_errors import ToxiproxyHung, ToxiproxyUnreachable
 from testbed.containers.toxiproxy_process import ToxiproxyProcess, find_toxiproxy
+from tests.needs import missing
 from training.errors import ConfigurationError
 
 
@@ -23,7 +24,7 @@ from training.errors import ConfigurationError
 def binary() -> Path:
     found = find_toxiproxy(os.environ)
     if found is None:
-        pytest.skip("no toxiproxy-server on PATH and GRADSTORM_TOXIPROXY not set")
+        missing("no toxiproxy-server on PATH and GRADSTORM_TOXIPROXY not set")
     return found
 
 
