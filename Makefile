@@ -1,6 +1,7 @@
 # Everything a developer does here, behind one door each. `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint check format proto proto-setup proto-check lock image bench clean
+.PHONY: testbed-up testbed-run testbed-status testbed-logs testbed-down
 .PHONY: gate-ruff gate-format gate-types gate-imports gate-proto
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -12,7 +13,7 @@ GATES := gate-ruff gate-format gate-types gate-imports $(if $(PROTO_FILES),gate-
 ARGS ?=
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 setup: ## create .venv with everything pinned (fast when nothing changed)
 	@scripts/setup.sh .venv requirements.lock project
@@ -57,6 +58,21 @@ lock: ## pin requirements*.in anew (UPGRADE=--upgrade to move what is pinned)
 
 image: ## build the container image, and what it needs where it cannot be pulled
 	@scripts/docker-images
+
+testbed-up: setup ## bring up a testbed in containers that stands: WORKERS=4 STRATEGY=ring ARGS=…
+	@$(BIN)/gradstorm up --workers $(or $(WORKERS),4) --strategy $(or $(STRATEGY),ring) $(ARGS)
+
+testbed-run: setup ## run SCENARIO=… STRATEGY=… in containers, while a testbed that stands rests
+	@$(BIN)/gradstorm run $(or $(SCENARIO),clean) --engine containers $(if $(STRATEGY),--strategy $(STRATEGY)) $(ARGS)
+
+testbed-status: setup ## step, generation, members, faults and delays of the testbed
+	@$(BIN)/gradstorm status $(ARGS)
+
+testbed-logs: setup ## the ends of its roles' logs (ROLE=worker-1: of one)
+	@$(BIN)/gradstorm logs $(ROLE) $(ARGS)
+
+testbed-down: setup ## take it down; nothing but its run folder is left
+	@$(BIN)/gradstorm down $(ARGS)
 
 bench: setup ## measure this checkout against a peer on this machine
 	@$(BIN)/gradstorm bench

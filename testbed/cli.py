@@ -35,6 +35,7 @@ from testbed.commands import (  # noqa: E402
     runs,
     scenarios,
     soak,
+    standing,
     sweep,
     verify,
 )
@@ -62,6 +63,7 @@ sweep.add_to(app)
 soak.add_to(app)
 plan.add_to(app)
 roles.add_to(app)
+standing.add_to(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -22,12 +22,13 @@ from pathlib import Path
 from chaos.actions import ApplyLinkFault
 from services.shell.driver_link import LinksSeen
 from services.shell.options import TOKEN_VARIABLE
-from testbed.containers.container import Attachment, ContainerSpec
+from testbed.containers.container import Attachment, ContainerSpec, ContainerState
 from testbed.containers.docker_adapter import Docker
 from testbed.containers.docker_errors import DockerError, ImageMissing, NotRunning
 from testbed.containers.docker_events import ContainerEvent, EventWatcher
 from testbed.containers.health_probe import ROLE_PORT
 from testbed.containers.labels import Ownership, this_driver, this_owner
+from testbed.containers.limits import read_limits
 from testbed.containers.sweep import left_over_of, of_run, sweep
 from testbed.engines.base import EngineError, ProgressSink, RunPlan
 from testbed.engines.local_cast import arguments, whole_cast, write_settings
@@ -35,6 +36,7 @@ from testbed.engines.place import Ears
 from testbed.engines.proxied_links import ProxiedLinks, Waiting
 from testbed.run_folder import RunFolder
 
+NETWORKS = {"links": True, "control": False}  # name -> whether it leads nowhere else
 IMAGE_VARIABLE, IMAGE = "GRADSTORM_IMAGE", "gradstorm:local"
 TOXIPROXY_VARIABLE, TOXIPROXY_IMAGE = "GRADSTORM_TOXIPROXY_IMAGE", "ghcr.io/shopify/toxiproxy:2.12.0"
 _NUMERICS = ("OPENBLAS_", "OMP_", "MKL_", "VECLIB_", "NPY_")  # what the host's numbers depend on reaches the roles
@@ -58,6 +60,8 @@ class ContainerPlace:
         self._whose = Ownership(this_owner(), plan.config.run_id, int(time.time()) + _EXPIRES_S, this_driver())
         self._user = os.getuid() or _ROLE_USER
         self._images = {name: os.environ.get(name) or usual for name, usual in _USUAL_IMAGES.items()}
+        self._limits = read_limits(os.environ)
+        self._oom: set[tuple[str, int]] = set()  # launches that the kernel killed for want of memory
         self._running: dict[str, bool] = {}
         self._ids: dict[str, str] = {}  # role -> container of its newest launch
         self._lanes: dict[str, ThreadPoolExecutor] = {}
@@ -70,6 +74,11 @@ class ContainerPlace:
     @property
     def driver_listen(self) -> str:
         return f"{self._gateway}:0"
+
+    @property
+    def target(self) -> str:
+        """Which daemon it is, once the place is open."""
+        return str(self._connected.target)
 
     @property
     def running(self) -> Mapping[str, bool]:
@@ -158,11 +167,17 @@ class ContainerPlace:
             self._progress.note(line)
         self._require_images(docker)
         self._own_folder()
-        for name, internal in (("links", True), ("control", False)):
-            docker.create_network(self._network(name), self._whose, internal=internal)
+        self._create_networks(docker)
         self._gateway = docker.gateway(self._network("links"))
         self._watcher = EventWatcher(docker, self._whose.run_id, self._heard, self._lost)
         self._open_links(docker)
+
+    def _create_networks(self, docker: Docker) -> None:
+        for name, internal in NETWORKS.items():
+            docker.create_network(self._network(name), self._whose, internal=internal)
+
+    def _start_container(self, docker: Docker, spec: ContainerSpec) -> ContainerState:
+        return docker.start(spec)
 
     def _require_images(self, docker: Docker) -> None:
         docker.ensure_image(self._images[TOXIPROXY_VARIABLE])
@@ -179,9 +194,9 @@ class ContainerPlace:
         for path in (self._folder.path, *self._folder.path.rglob("*")):
             os.chown(path, self._user, self._user, follow_symlinks=False)
 
-    def _open_links(self, docker: Docker) -> None:
+    def _toxiproxy_spec(self) -> ContainerSpec:
         links, control = self._network("links"), self._network("control")
-        spec = ContainerSpec(
+        return ContainerSpec(
             name=self._name(_TOXIPROXY),
             image=self._images[TOXIPROXY_VARIABLE],
             command=("-host", "toxiproxy-control"),  # its interface is bound on that network and nowhere else
@@ -193,8 +208,10 @@ class ContainerPlace:
             user=f"{self._user}:{self._user}",
             health_check=False,
         )
-        state = docker.start(spec)
-        at = state.address_on(links)
+
+    def _open_links(self, docker: Docker) -> None:
+        state = self._start_container(docker, self._toxiproxy_spec())
+        at = state.address_on(self._network("links"))
         self._links = ProxiedLinks(state.published[_API_PORT], self._plan.config.seed, self._loop, self._ears)
         self._links.open(
             whole_cast(self._plan),
@@ -204,11 +221,14 @@ class ContainerPlace:
         )
 
     def _start(self, role: str, launch: int, driver: str) -> None:
+        self._ids[role] = self._start_container(self._connected, self._spec(role, launch, driver)).id
+
+    def _spec(self, role: str, launch: int, driver: str) -> ContainerSpec:
         assert self._links is not None, "the place is not open"
         via = tuple(f"--via={to}={address}" for to, address in self._links.via(role).items())
         listen = f"{role}:{ROLE_PORT}"
         log = _INSIDE / "logs" / self._folder.log_path(role, launch).name
-        spec = ContainerSpec(
+        return ContainerSpec(
             name=f"{self._name(role)}.{launch}",
             image=self._images[IMAGE_VARIABLE],
             entrypoint=("sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), "python3", "-m", "services.shell"),
@@ -227,8 +247,9 @@ class ContainerPlace:
             user=f"{self._user}:{self._user}",
             hostname=role,
             health_check=False,
+            memory_bytes=self._limits.memory_bytes,
+            cpus=self._limits.cpus,
         )
-        self._ids[role] = self._connected.start(spec).id
 
     def _to_process(self, role: str, what: Callable[[Docker, str], object]) -> None:
         def carry_out() -> None:
@@ -241,6 +262,8 @@ class ContainerPlace:
     # ------------------------------------------------------------ what the daemon says
 
     def _heard(self, event: ContainerEvent) -> None:
+        if event.action == "oom":
+            self._oom.add((event.role, event.launch))
         if event.action == "die":
             self._loop.call_soon_threadsafe(self._died, event)
 
@@ -250,6 +273,9 @@ class ContainerPlace:
         if event.role == _TOXIPROXY:
             self._ears.failed(EngineError(f"Toxiproxy ended with exit code {event.exit_code}"))
             return
+        if (event.role, event.launch) in self._oom:
+            limit = f"{self._limits.memory_bytes / 2**20:g} MiB" if self._limits.memory_bytes else "the machine"
+            self._ears.failed(EngineError(f"{event.role} was killed for want of memory: {limit} is too little for it"))
         self._running.pop(event.role, None)
         self._ears.exited(event.role, event.launch, -1 if event.exit_code is None else event.exit_code)
 

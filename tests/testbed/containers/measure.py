@@ -18,8 +18,8 @@ def main() -> None:
             accept(listener)
     elif sys.argv[1] == "measure":
         with Client(sys.argv[2]) as client:
-            middle = client.median()
-        sys.stdout.write(json.dumps({"there_ms": middle.there_ms, "back_ms": middle.back_ms}) + "\n")
+            shortest = client.least()
+        sys.stdout.write(json.dumps({"there_ms": shortest.there_ms, "back_ms": shortest.back_ms}) + "\n")
     else:
         try:
             socket.create_connection((sys.argv[2], int(sys.argv[3])), timeout=3).close()
