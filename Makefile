@@ -1,7 +1,7 @@
 # Everything a developer does here, behind one door each. `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint check format proto proto-setup proto-check lock image bench clean
-.PHONY: testbed-up testbed-run testbed-status testbed-logs testbed-down
+.PHONY: testbed-up testbed-run testbed-status testbed-logs testbed-down chaos-all
 .PHONY: gate-ruff gate-format gate-types gate-imports gate-proto
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -64,6 +64,9 @@ testbed-up: setup ## bring up a testbed in containers that stands: WORKERS=4 STR
 
 testbed-run: setup ## run SCENARIO=… STRATEGY=… in containers, while a testbed that stands rests
 	@$(BIN)/gradstorm run $(or $(SCENARIO),clean) --engine containers $(if $(STRATEGY),--strategy $(STRATEGY)) $(ARGS)
+
+chaos-all: setup ## every scenario under both strategies in containers (many minutes)
+	@$(BIN)/gradstorm matrix --engine containers --strategy both $(ARGS)
 
 testbed-status: setup ## step, generation, members, faults and delays of the testbed
 	@$(BIN)/gradstorm status $(ARGS)

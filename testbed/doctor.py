@@ -40,7 +40,9 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Run every check. A check that cannot be made is a finding too, never an exception."""
-    return [_made(check) for check in CHECKS]
+    from testbed.doctor_containers import examine_containers
+
+    return [*(_made(check) for check in CHECKS), *examine_containers(os.environ)]
 
 
 def _made(check: Callable[[], Finding]) -> Finding:
@@ -144,25 +146,6 @@ def _grpc() -> Finding:
     return Finding("gRPC", "ok", f"grpcio {grpc}, protobuf {protobuf}")
 
 
-def _docker() -> Finding:
-    advice = "only the containers engine needs it: install Docker and start its daemon"
-    if shutil.which("docker") is None:
-        return Finding("docker", "absent", "no docker command", advice)
-    command = ["docker", "version", "--format", "{{.Server.Version}}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    if done.returncode != 0:
-        return Finding("docker", "absent", "no daemon answers", advice)
-    return Finding("docker", "ok", f"daemon {done.stdout.strip()}")
-
-
-def _toxiproxy() -> Finding:
-    for name in ("toxiproxy-server", "toxiproxy"):
-        found = shutil.which(name)
-        if found:
-            return Finding("toxiproxy", "ok", found)
-    return Finding("toxiproxy", "absent", "no toxiproxy-server on PATH", "only network faults on real links need it")
-
-
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    _python, _system, _cores, _memory, _disk, _blas, _numerics, _loopback, _descriptors, _grpc, _docker, _toxiproxy,
+    _python, _system, _cores, _memory, _disk, _blas, _numerics, _loopback, _descriptors, _grpc,
 )  # fmt: skip

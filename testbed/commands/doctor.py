@@ -19,8 +19,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
-    """Check this machine: Python, cores, memory, disk, BLAS, ports, gRPC, and what single engines want."""
+    """Check this machine: Python, cores, memory, disk, BLAS, ports, gRPC, and what containers want."""
     from testbed.doctor import examine
+    from testbed.doctor_containers import ready_for
 
     findings = examine()
     failed = [finding.name for finding in findings if finding.level == "failure"]
@@ -32,5 +33,5 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
             typer.echo(f"{_SYMBOLS[finding.level]}  {finding.name:17} {finding.value}")
             if finding.advice:
                 typer.echo(f"{'':9}{'':17} -> {finding.advice}")
-        typer.echo(f"Not ready: {', '.join(failed)}." if failed else "Ready for: sim, local.")
+        typer.echo(f"Not ready: {', '.join(failed)}." if failed else f"Ready for: {', '.join(ready_for(findings))}.")
     raise typer.Exit(ExitCode.ENVIRONMENT if failed else ExitCode.PASS)

@@ -70,6 +70,11 @@ class Docker:
         with self._asking(f"looking for image {image}"):
             return str(self._api.inspect_image(image)["Id"])
 
+    def image_labels(self, image: str) -> dict[str, str]:
+        """Raises ImageMissing when it is not here."""
+        with self._asking(f"looking for image {image}"):
+            return dict(self._api.inspect_image(image)["Config"].get("Labels") or {})
+
     def ensure_image(self, image: str, timeout_s: float = PULL_TIMEOUT_S) -> str:
         """Its id, after pulling it where it is missing. Raises ImageMissing with what can be done."""
         try:
@@ -275,6 +280,11 @@ class Docker:
         if code != 0:
             raise DockerRefused(f"{command[0]} in {container} ended with exit code {code}")
         return said.decode(errors="replace")
+
+    def info(self) -> dict[str, Any]:
+        """What the daemon says of itself: MemTotal, NCPU, DockerRootDir, …"""
+        with self._asking("asking about itself"):
+            return dict(self._api.info())
 
     # ------------------------------------------------------------ for the watcher of events
 

@@ -27,6 +27,7 @@ from testbed.containers.docker_adapter import Docker
 from testbed.containers.docker_errors import DockerError, ImageMissing, NotRunning
 from testbed.containers.docker_events import ContainerEvent, EventWatcher
 from testbed.containers.health_probe import ROLE_PORT
+from testbed.containers.image_source import why_stale
 from testbed.containers.labels import Ownership, this_driver, this_owner
 from testbed.containers.limits import read_limits
 from testbed.containers.sweep import left_over_of, of_run, sweep
@@ -39,6 +40,7 @@ from testbed.run_folder import RunFolder
 NETWORKS = {"links": True, "control": False}  # name -> whether it leads nowhere else
 IMAGE_VARIABLE, IMAGE = "GRADSTORM_IMAGE", "gradstorm:local"
 TOXIPROXY_VARIABLE, TOXIPROXY_IMAGE = "GRADSTORM_TOXIPROXY_IMAGE", "ghcr.io/shopify/toxiproxy:2.12.0"
+BASE_VARIABLE, BASE_IMAGE = "GRADSTORM_PYTHON_IMAGE", "python:3.11-slim"
 _NUMERICS = ("OPENBLAS_", "OMP_", "MKL_", "VECLIB_", "NPY_")  # what the host's numbers depend on reaches the roles
 _INSIDE = Path("/run-folder")
 _ROLE_USER = 10001  # as in the Dockerfile; for a driver that is root
@@ -59,7 +61,7 @@ class ContainerPlace:
         self._settings = write_settings(plan, folder, _INSIDE)
         self._whose = Ownership(this_owner(), plan.config.run_id, int(time.time()) + _EXPIRES_S, this_driver())
         self._user = os.getuid() or _ROLE_USER
-        self._images = {name: os.environ.get(name) or usual for name, usual in _USUAL_IMAGES.items()}
+        self._images = images(os.environ)
         self._limits = read_limits(os.environ)
         self._oom: set[tuple[str, int]] = set()  # launches that the kernel killed for want of memory
         self._running: dict[str, bool] = {}
@@ -186,6 +188,9 @@ class ContainerPlace:
             docker.image_id(image)
         except ImageMissing as error:
             raise ImageMissing(f"image {image} is not here; `make image` builds it") from error
+        stale = why_stale(docker, image, self._images[BASE_VARIABLE])
+        if stale:
+            self._progress.note(f"WARNING: {stale}")
 
     def _own_folder(self) -> None:
         """The roles are not root: give them the run folder, when we are."""
@@ -313,7 +318,12 @@ class ContainerPlace:
         self._lane(role).submit(carry_out)
 
 
-_USUAL_IMAGES = {IMAGE_VARIABLE: IMAGE, TOXIPROXY_VARIABLE: TOXIPROXY_IMAGE}
+_USUAL_IMAGES = {IMAGE_VARIABLE: IMAGE, TOXIPROXY_VARIABLE: TOXIPROXY_IMAGE, BASE_VARIABLE: BASE_IMAGE}
+
+
+def images(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variable -> image, as the environment names it or as usual."""
+    return {name: environment.get(name) or usual for name, usual in _USUAL_IMAGES.items()}
 
 
 def _numerics(environment: Mapping[str, str]) -> dict[str, str]:
