@@ -12,7 +12,7 @@ import numpy as np
 
 from services.config import RunConfig
 from services.messages import Array
-from training.checkpoint import CheckpointState, Damage, newest_good, retention_plan, write_plan
+from training.checkpoint import CheckpointState, Damage, cleanup_plan, newest_good, retention_plan, write_plan
 from training.config import ModelConfig, OptimizerConfig
 from training.dataset import Dataset, dataset_from_bytes
 from training.digest import array_digest
@@ -181,9 +181,12 @@ class FindCheckpointJob:
 
 @dataclass(frozen=True, slots=True)
 class RetentionJob:
-    """`Load`: the operations that remove checkpoints beyond `keep`. Returns a tuple of `DiskOp`."""
+    """`Load`: operations that remove what killed writers left behind, or else the checkpoints beyond `keep`.
+
+    Not both: they may be about the same folder. Returns a tuple of `DiskOp`.
+    """
 
     keep: int
 
     def __call__(self, disk: Disk) -> tuple[DiskOp, ...]:
-        return retention_plan(disk, CHECKPOINT_FOLDER, self.keep)
+        return cleanup_plan(disk, CHECKPOINT_FOLDER) or retention_plan(disk, CHECKPOINT_FOLDER, self.keep)

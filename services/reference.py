@@ -91,6 +91,7 @@ class Reference:
         if features.ndim != 2 or features.shape[1] != d or labels.shape != features.shape[:1]:
             raise ValueError(f"features {features.shape} and labels {labels.shape} do not fit a model of {d} features")
         self._features = features
+        self.scale = max(1.0, float(np.abs(features).max(initial=0.0)))  # of a gradient: |feature| times an error
         self._targets = np.eye(c)[labels]
         self._gradient: Callable[..., tuple[Array, ...]] = autograd.grad(_loss_sum, 0)
 

@@ -50,7 +50,7 @@ class RunResult:
 
 def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcome) -> RunResult:
     """Put the document together; writes nothing."""
-    verdict = _verdict(outcome)
+    verdict = _verdict(outcome.verdict, outcome.aborted)
     code = exit_code_of(verdict, outcome.stop_condition)
     document = {
         "schema": SCHEMA,
@@ -88,7 +88,8 @@ def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
     """What a saved run came to, with a verdict that was made anew from its history; writes nothing."""
     saved, manifest = folder.verdict(), folder.manifest()
     condition = str(verdict.get("condition", ""))
-    code = exit_code_of(verdict["verdict"], condition)
+    word = _verdict(verdict, str(saved.get("aborted", "")))
+    code = exit_code_of(word, condition)
     document = {
         **{name: manifest[name] for name in ("run_id", "scenario", "engine", "strategy", "seed", "plants")},
         **dict.fromkeys(FINAL),
@@ -98,7 +99,7 @@ def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
         **saved,
         "schema": VERIFY_SCHEMA,
         "run_dir": str(folder.path),
-        "verdict": verdict["verdict"],
+        "verdict": word,
         "saved_verdict": saved.get("verdict"),
         "exit_code": int(code),
         "stop_condition": condition,
@@ -151,11 +152,11 @@ def history_part(folder: RunFolder) -> dict[str, Any]:
     return {"kills": kills, "generations": generation, "faults": list(faults.values())}
 
 
-def _verdict(outcome: EngineOutcome) -> str:
+def _verdict(told: Mapping[str, Any], aborted: str) -> str:
     """The verifier's; a run that was given up is never a pass, however clean its history is up to there."""
-    verdict = str(outcome.verdict.get("verdict", "unknown"))
+    verdict = str(told.get("verdict", "unknown"))
     assert verdict in _VERDICTS, f"a verdict is {verdict!r}"
-    return "unknown" if outcome.aborted and verdict == "pass" else verdict
+    return "unknown" if aborted and verdict == "pass" else verdict
 
 
 def _invariant(entry: Mapping[str, Any]) -> dict[str, Any]:

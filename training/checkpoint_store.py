@@ -4,7 +4,7 @@ Nothing here touches a disk by itself except to read. A plan is data; whatever p
 process or before a power cut, a reader finds the old checkpoint or the new one, whole.
 
 Duties of the caller, in order:
-1. at start, when nobody else writes there: apply `cleanup_plan`;
+1. now and then, when nobody else writes there: apply `cleanup_plan`;
 2. per checkpoint: apply `write_plan`, then `publish_plan`, and tell nobody before both are through;
 3. then, if old ones shall go: apply `retention_plan`;
 4. an OSError ends the plan and is never retried.

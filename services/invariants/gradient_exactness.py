@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from services.invariants.base import Invariant
 from services.ledger import Ledger
@@ -28,6 +29,7 @@ from services.state_reports import StateReport
 
 BLOCK_ELEMENTS = 1 << 16  # samples x parameters judged in one trace
 BLOCK_STEPS_MAX = 64
+TOLERANCE_SHARE_MAX = 1e-3  # of the largest element that a gradient has, or can have: a wider tolerance tells nothing
 
 
 @dataclass(slots=True)
@@ -145,11 +147,22 @@ class GradientExactness(Invariant):
         errors = _errors(values, own)
         self.figures.add(errors, _smallest_bugs(answers)[taken], floors)
         self.checks += len(taken)
-        for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors)).tolist():
+        blind = self._blind([steps[place].number for place in taken], own, floors)
+        for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors) & ~blind).tolist():
             reduced = steps[taken[row]].reduced
             assert reduced is not None
             differs = _Difference(values[row], own[row], float(floors[row]))
             self._differs(steps[taken[row]], worker_role(reduced.worker), "the reduced gradient", differs)
+
+    def _blind(self, numbers: list[int], own: Array, floors: Array) -> npt.NDArray[np.bool_]:
+        """Which gradients, of the steps of these numbers, cannot be judged: rounding alone may make as much."""
+        assert self.ledger.reference is not None
+        largest = np.maximum(_largest(own), self.ledger.reference.scale)
+        blind = ~(TOLERANCE_FLOORS * floors <= TOLERANCE_SHARE_MAX * largest)
+        for row in np.flatnonzero(blind).tolist():
+            tolerance = f"rounding alone may make {TOLERANCE_FLOORS * float(floors[row]):.3g} of a gradient"
+            self.cannot_say(f"step {numbers[row]}: its parameters are so large that {tolerance}")
+        return blind
 
     def _judge_contributions(self, steps: list[Step], taken: list[int], answers: Answers) -> None:
         """Every contribution to these steps that was recorded whole."""
@@ -166,7 +179,8 @@ class GradientExactness(Invariant):
         own, floors = answers.groups[rows], answers.group_floors[rows]
         errors = _errors([gradient for _, _, _, gradient in found], own)
         self.checks += len(found)
-        for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors)).tolist():
+        blind = self._blind([step.number for step, _, _, _ in found], own, floors)
+        for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors) & ~blind).tolist():
             step, worker, _, gradient = found[row]
             role = worker_role(worker)
             self._differs(

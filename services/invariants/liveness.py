@@ -12,13 +12,13 @@ from __future__ import annotations
 from services.invariants.base import Invariant
 from services.ledger import Ledger
 from services.lineage import COORDINATOR, Entry
-from services.records import Committed, Expectation, FaultMissed, Finished, Healed
+from services.records import Committed, Expectation, FaultActed, FaultMissed, Finished, Healed
 
 
 class Liveness(Invariant):
     name = "liveness"
     holds_when = "once faults are undone, a step commits within the scenario's bound, and the run ends"
-    watches = (Committed, Healed, Finished, Expectation, FaultMissed)
+    watches = (Committed, Healed, Finished, Expectation, FaultActed, FaultMissed)
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
@@ -30,6 +30,7 @@ class Liveness(Invariant):
         self._moved_ms = 0.0  # when the healing or the last step after it was heard of
         self._given_up_ms = 0.0  # when the driver last told that something did not come about
         self._condition = "finished"
+        self._acted = False  # some fault did
 
     def on_fact(self, entry: Entry) -> None:
         fact = entry.fact
@@ -45,6 +46,8 @@ class Liveness(Invariant):
             self._on_finished(entry, fact)
         elif isinstance(fact, FaultMissed):
             self._given_up_ms = entry.at_ms
+        elif isinstance(fact, FaultActed):
+            self._acted = True
         elif isinstance(fact, Committed):
             self._head, self._moved_ms = fact.step, entry.at_ms
             if self._healed is not None and self._clean < self._healed.clean_steps:
@@ -60,6 +63,8 @@ class Liveness(Invariant):
             self.cannot_say("the run was not seen to end")
             return
         stopped = self.finished.condition != "finished"
+        if healed is None and self._acted and not stopped:
+            self.cannot_say("faults acted, and nobody told that all are undone: no step after that was seen")
         if healed is None or self._clean >= healed.clean_steps:
             return
         if stopped and self._condition == "finished":

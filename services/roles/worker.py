@@ -169,12 +169,13 @@ class Worker(ServingWorker):
         if self._computing != (step, gradient.sample_ids):
             return  # the step was dealt anew, or went on without this worker
         self._computing, self._gradient = None, gradient
-        small = gradient.value.size <= self.config.evidence_gradient_elements
+        # What is not finite makes a skip, which only this very gradient can show to be right.
+        whole = gradient.value.size <= self.config.evidence_gradient_elements or not gradient.finite
         self._now_out.append(
             Record(
                 Contributed(
                     self.worker, self.incarnation, self.generation, step, gradient.sample_ids, gradient.digest,
-                    gradient.loss, gradient.value if small else None,
+                    gradient.loss, gradient.value if whole else None,
                 )
             )
         )  # fmt: skip

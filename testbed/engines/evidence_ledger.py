@@ -54,6 +54,12 @@ class EvidenceLedger:
             sorted(key for key, account in self._accounts.items() if not account.final and not account.excused)
         )
 
+    @property
+    def complaint(self) -> str:
+        """Who ended without an account, so that nobody can say whether the end of what it recorded is missing."""
+        silent = ", ".join(f"{role} (launch {launch})" for role, launch in self.unaccounted())
+        return f"{silent} ended without saying how many records were made" if silent else ""
+
     def expected_json(self, driver_recorded: int) -> str:
         """The document of `Conclude`: source -> launch -> last number, or "excused: why"."""
         document: dict[str, dict[str, int | str]] = {DRIVER: {"1": driver_recorded}}

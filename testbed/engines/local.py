@@ -388,6 +388,7 @@ class LocalRun:
             await self._until(self._all_gone, LEAVE_S / 2, self._kill_the_rest)
             await self._until(self._all_gone, LEAVE_S, None)
         await self._until(lambda: not self._roles.ledger.unaccounted(), ACCOUNT_S, None)
+        self._aborted = self._aborted or self._roles.ledger.complaint
 
     def _all_gone(self) -> bool:
         return not all_but_verifier(self._roles.running())

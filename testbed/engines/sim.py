@@ -104,6 +104,7 @@ class _Session:
         self.aborted = ""
         self.verdict: dict[str, Any] | None = None
         self._ordered: set[str] = set()
+        self._leaving = False  # the run is over: whoever is stopped now has no excuse for what it did not report
 
     # ------------------------------------------------------------ the run
 
@@ -137,6 +138,7 @@ class _Session:
         """The coordinator ended (or the run was given up): the others end too; whoever does not is stopped."""
         if not self.aborted:
             self._until(self._others_gone, "the end of the roles", ENDING_MS)
+            self._leaving = True
         for name in sorted(self.world.nodes):
             if name != VERIFIER and self.world.nodes[name].alive:
                 self._ordered.add(name)
@@ -217,7 +219,7 @@ class _Session:
         self._ordered.discard(role)
         reason = "a fault or the end asked for it" if ordered else exited.condition
         self.exits.append(RoleExit(role, exited.launch, exited.exit_code, ordered or exited.exit_code == 0, reason))
-        last: int | str = "excused: killed" if exited.exit_code else exited.last
+        last: int | str = "excused: killed" if exited.exit_code and not self._leaving else exited.last
         self.expected.setdefault(role, {})[str(exited.launch)] = last
         self.progress.role(role, exited.launch, f"exited {exited.exit_code}")
         self._later(RoleExited(role, exited.launch, exited.exit_code))

@@ -85,6 +85,7 @@ class Plan:
     model: ModelConfig = SOFTMAX
     batch: BatchConfig = THREE_EACH
     momentum: float = 0.9
+    learning_rate: float = 0.1
     samples: int = 40
     seed: int = 7
     checkpoint_every: int = 2
@@ -126,8 +127,9 @@ class HonestRun:
         self.data: Dataset = load_dataset(spec)
         self.dataset = dataset_to_bytes(self.data)
         self.config = RunConfig(
-            "run-1", plan.seed, "ring", plan.workers, plan.steps, plan.model, OptimizerConfig(0.1, plan.momentum),
-            plan.batch, "blobs", self.data.sha256, plan.samples, checkpoint_every=plan.checkpoint_every,
+            "run-1", plan.seed, "ring", plan.workers, plan.steps, plan.model,
+            OptimizerConfig(plan.learning_rate, plan.momentum), plan.batch, "blobs", self.data.sha256, plan.samples,
+            checkpoint_every=plan.checkpoint_every,
         )  # fmt: skip
         self.told: list[Told] = []
         self.generation = 0

@@ -23,6 +23,7 @@ from services.records import (
     FaultActed,
     FaultArmed,
     FaultMissed,
+    Healed,
     Opened,
     Reduced,
     Refused,
@@ -147,6 +148,7 @@ def test_a_fault_with_a_witness() -> None:
     run = HonestRun()
     run.insert_before(Opened, {"step": 3}, "driver", ARMED)
     run.insert_before(Opened, {"step": 3}, "driver", FaultActed(ARMED.fault, {"exit_code": -9}))
+    run.insert_before(Opened, {"step": 4}, "driver", Healed(1000.0, 2))
     assert run.replace(Expectation, {}, promises={"kills": 1}).judge()["verdict"] == "pass"
 
 

@@ -147,3 +147,17 @@ def test_ids_beyond_the_data_cannot_be_judged() -> None:
     document = run.replace(Committed, {"step": 3}, sample_ids=ids).judge()
     assert "step 3 could not be judged" in str(find(document, NAME)["reasons"])
     assert document["steps_checked"] == document["steps_committed"] - 1
+
+
+@pytest.mark.parametrize("learning_rate", [1e13, 1e150, 1e300])
+@pytest.mark.parametrize("model", [ModelConfig("softmax", 4, 3), MLP])
+def test_where_rounding_alone_makes_as_much_as_a_gradient_nothing_is_proved(
+    model: ModelConfig, learning_rate: float
+) -> None:
+    """A diverged run: any gradient would be within the tolerance, or, where that overflows, none."""
+    assert_unknown(HonestRun(Plan(model=model, learning_rate=learning_rate)), "so large that rounding alone", NAME)
+
+
+@pytest.mark.parametrize("learning_rate", [50.0, 1e4])
+def test_a_large_learning_rate_is_no_reason(learning_rate: float) -> None:
+    assert HonestRun(Plan(learning_rate=learning_rate)).judge()["verdict"] == "pass"

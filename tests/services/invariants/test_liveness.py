@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from services.judge import Judge
-from services.records import Durable, Expectation, FaultMissed, Finished, Healed, RunStarted
+from services.records import Durable, Expectation, FaultActed, FaultArmed, FaultMissed, Finished, Healed, RunStarted
 from tests.services.honest_run import HonestRun, Plan, end_line
 from tests.services.invariants.caught import assert_caught, assert_unknown, find
 
@@ -52,6 +52,18 @@ def test_a_stop_after_the_healing() -> None:
 def test_a_stop_that_nobody_promised_when_all_clean_steps_are_there() -> None:
     run = _healed(3, 1000.0).replace(Finished, {}, condition="nobody left")
     assert_unknown(run, "stopped by 'nobody left' unasked", NAME)
+
+
+@pytest.mark.parametrize("healed", [False, True])
+def test_faults_that_are_never_told_as_undone(healed: bool) -> None:
+    run = _healed(3, 1000.0) if healed else HonestRun()
+    fault = "1-kill-worker-9"
+    run.insert_before(Durable, {"what": "open 2"}, "driver", FaultArmed(fault, "kill", "worker-9", {}))
+    run.insert_before(Durable, {"what": "open 2"}, "driver", FaultActed(fault, {"exit_code": -9}))
+    if healed:
+        assert run.judge()["verdict"] == "pass"
+    else:
+        assert_unknown(run, "nobody told that all are undone", NAME)
 
 
 def test_a_stop_before_the_healing() -> None:
