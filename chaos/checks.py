@@ -13,7 +13,7 @@ from chaos.checks_shards import once_only_problems, point_problems, role_problem
 from chaos.expect import scheduled, scheduled_for_shards
 from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker, nearest
 from chaos.fault_kinds.disks import CorruptCheckpoint
-from chaos.fault_kinds.links import LinkFault, Partition
+from chaos.fault_kinds.links import Cut, LinkFault
 from chaos.fault_kinds.roles import AddWorker, Killing, Pause, Straggle
 from chaos.faults import AnyFault
 from chaos.membership import returns_at, workers_of
@@ -159,14 +159,14 @@ def _link_problems(scenario: Scenario, index: int, fault: LinkFault) -> Iterator
         if is_worker(role) and role not in known:
             where = "pairs" if fault.pairs is not None else "groups"
             yield at_fault(index, (where,), f"{role} does not exist; the run has {len(known)} workers")
-    if isinstance(fault, Partition) and fault.return_at is not None:
+    if isinstance(fault, Cut) and fault.return_at is not None:
         yield from _eviction_problems(index, fault, fault.return_at)
     for path, point in (("trigger", fault.starts), ("until", fault.ends)):
         if isinstance(point, PhaseTrigger) and point.role and is_worker(point.role) and point.role not in known:
             yield at_fault(index, (path, "role"), f"{point.role} does not exist; the run has {len(known)} workers")
 
 
-def _eviction_problems(index: int, fault: Partition, return_at: int) -> Iterator[Problem]:
+def _eviction_problems(index: int, fault: Cut, return_at: int) -> Iterator[Problem]:
     """Cut off past the lease: the outcome is one only where nobody can be in the middle of anything."""
     start = fault.starts
     if not fault.cut_off:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from chaos.fault_kinds.base import PhaseTrigger
-from chaos.fault_kinds.links import Partition
+from chaos.fault_kinds.links import Cut
 from chaos.fault_kinds.roles import AddWorker, Straggle
 from chaos.faults import AnyFault
 from chaos.membership import (
@@ -49,7 +49,7 @@ def _additions(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
 def _strangers(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
     known = workers_of(faults, workers)
     for index, fault in enumerate(faults):
-        if isinstance(fault, Partition):
+        if isinstance(fault, Cut):
             continue  # chaos.checks looks at links
         for target in targets_of(fault):
             if worker_id(target) not in known:

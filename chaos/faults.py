@@ -13,10 +13,12 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from chaos.fault_kinds.base import FaultBase
+from chaos.fault_kinds.connections import Down, Limit, Slicer, SlowClose, Timeout
 from chaos.fault_kinds.disks import CorruptCheckpoint
 from chaos.fault_kinds.links import (
     Bandwidth,
     CorruptPayload,
+    Disconnect,
     Drop,
     Duplicate,
     Flap,
@@ -30,7 +32,8 @@ from chaos.fault_kinds.roles import AddWorker, Kill, Pause, PowerCut, Straggle
 
 AnyFault = (
     Kill | PowerCut | Pause | Straggle | AddWorker | CorruptCheckpoint | Latency | Jitter | Bandwidth | Drop
-    | Duplicate | Reorder | CorruptPayload | Partition | Reset | Flap
+    | Duplicate | Reorder | CorruptPayload | Partition | Reset | Flap | Disconnect | Down | Timeout | Limit | Slicer
+    | SlowClose
 )  # fmt: skip
 Fault = Annotated[AnyFault, Field(discriminator="kind")]
 
@@ -59,8 +62,10 @@ def cannot(fault: AnyFault, engine: str, *, toxiproxy: bool = False) -> str:
     if engine in fault.able or (toxiproxy and engine in fault.able_with_toxiproxy):
         return ""
     if engine in fault.able_with_toxiproxy:
-        return f"engine {engine} can do {fault.kind} only through Toxiproxy; use engine sim or containers"
-    return f"engine {engine} cannot do {fault.kind}; use engine {' or '.join(sorted(fault.able))}"
+        others = sorted((fault.able | fault.able_with_toxiproxy) - {engine, "lan"}, reverse=True)
+        return f"engine {engine} can do {fault.kind} only through Toxiproxy; use engine {' or '.join(others)}"
+    able = sorted(fault.able or fault.able_with_toxiproxy - {"lan"})
+    return f"engine {engine} cannot do {fault.kind}; use engine {' or '.join(able)}"
 
 
 def describe_kinds() -> dict[str, str]:

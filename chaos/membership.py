@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker
-from chaos.fault_kinds.links import Partition
+from chaos.fault_kinds.links import Cut
 from chaos.fault_kinds.roles import AddWorker, Kill, Killing, Pause, Straggle
 from chaos.faults import AnyFault
 from chaos.phases import find_phase, phase_order
@@ -61,7 +61,7 @@ def position_of(trigger: PhaseTrigger) -> Position:
 
 def targets_of(fault: AnyFault) -> tuple[str, ...]:
     """Workers that it concerns one by one: kills, pauses, slows, or cuts off past the lease."""
-    if isinstance(fault, Partition):
+    if isinstance(fault, Cut):
         return fault.cut_off if fault.return_at is not None else ()
     return (fault.target,) if isinstance(fault, Killing | Pause | Straggle) and is_worker(fault.target) else ()
 
@@ -75,7 +75,7 @@ def returns_at(fault: AnyFault) -> int | None:
     """The step from which its targets take part again."""
     if isinstance(fault, Killing):
         return fault.relaunch_at
-    return fault.return_at if isinstance(fault, Pause | Partition) else None
+    return fault.return_at if isinstance(fault, Pause | Cut) else None
 
 
 def workers_of(faults: Sequence[AnyFault], workers: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from chaos.checks import problems
 from chaos.fault_kinds.base import is_worker
-from chaos.fault_kinds.links import LinkFault, Partition
+from chaos.fault_kinds.links import Cut, LinkFault
 from chaos.fault_kinds.roles import AddWorker, Kill, Pause
 from chaos.faults import AnyFault, cannot
 from chaos.membership import workers_of
@@ -107,7 +107,7 @@ def _kept(scenario: Scenario, drawn: Sequence[Draw], engine: str) -> Scenario:
 
 
 def _evicts(fault: AnyFault) -> bool:
-    return isinstance(fault, Partition) and fault.return_at is not None
+    return isinstance(fault, Cut) and fault.return_at is not None
 
 
 # ---------------------------------------------------------------- one draw

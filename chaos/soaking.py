@@ -17,7 +17,7 @@ from chaos.scenario import Scenario, checked
 from services.events import COORDINATOR
 
 WORKERS = 4
-_LEASE_MS = 1500.0
+_LEASE_MS = 3000.0  # a machine that is busy must not lose somebody on its own
 _PHASES = ("open", "offer", "reduce", "ready", "apply", "applied")
 _AWAY = (2, 5)  # steps, both ends included
 _BETWEEN = (10, 40)
@@ -45,7 +45,7 @@ def soak_scenario(seed: int, faults: int, engine: str, *, partitions: bool) -> S
             "steps": step + _CLEAN_STEPS,
             "seed": seed,
             "checkpoint_every": 50,
-            "timing": {"lease_ms": _LEASE_MS, "deadline_ms": 4000.0},
+            "timing": {"lease_ms": _LEASE_MS, "deadline_ms": 6000.0},
         },
         "faults": drawn,
         "clean_steps": _CLEAN_STEPS,

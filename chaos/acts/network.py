@@ -9,8 +9,9 @@ from __future__ import annotations
 from chaos.actions import Action, ApplyLinkFault, DriverSetTimer, LinkMeasured, ReleaseHold, UndoLinkFault
 from chaos.acts.base import Act, Board, Stage, Wait, Witness
 from chaos.fault_kinds.base import is_worker
-from chaos.fault_kinds.links import Flap, LastingLinkFault, LinkFault, Partition
-from services.events import worker_id, worker_name
+from chaos.fault_kinds.connections import SlowClose
+from chaos.fault_kinds.links import Cut, Flap, LastingLinkFault, LinkFault
+from services.events import COORDINATOR, worker_id, worker_name
 from services.host import Hold
 from services.records import Died, Fact, Opened, Proven
 
@@ -107,7 +108,7 @@ class LinkAct(Act):
 class EvictingAct(LinkAct):
     """A partition past the lease: taken off once everybody it cuts off is out, undone when they are all back."""
 
-    def __init__(self, name: str, fault: Partition, board: Board) -> None:
+    def __init__(self, name: str, fault: Cut, board: Board) -> None:
         super().__init__(name, fault, board)
         self.returns_at = fault.return_at or 0
         self._cut_off = frozenset(fault.cut_off)
@@ -188,3 +189,31 @@ class FlapAct(LinkAct):
             self._cycle += 1
             return self.apply() + self.after_strike()
         return super().on_timer(timer)
+
+
+class SlowCloseAct(LinkAct):
+    """The ends of connections are told late: seen by how late the death of the one who has them is known."""
+
+    def __init__(self, name: str, fault: SlowClose, board: Board) -> None:
+        super().__init__(name, fault, board)
+        self._delay_ms = fault.delay_ms
+        self._gone_ms = {source: 0.0 for source, target in fault.links if target == COORDINATOR and is_worker(source)}
+
+    def on_exit(self, role: str, exit_code: int) -> list[Action]:
+        if role in self._gone_ms and self.acting:
+            self._gone_ms[role] = self.board.now_ms
+        return []
+
+    def on_fact(self, fact: Fact) -> list[Action]:
+        if not isinstance(fact, Died) or not (gone_ms := self._gone_ms.get(worker_name(fact.worker), 0.0)):
+            return []
+        known_after_ms = round(self.board.now_ms - gone_ms, 1)
+        if not self.acting or known_after_ms < self._delay_ms:
+            return []
+        witness: Witness = {"worker": fact.worker, "known_after_ms": known_after_ms, "lost_by": fact.reason}
+        return self.acted(witness) + self.restore() + self.undone({"how": "taken off"})
+
+    def leave(self) -> list[Action]:
+        if not self.acting:
+            return []
+        return self.restore() + self.miss("no death of those whose connections it keeps open was known late")

@@ -211,10 +211,9 @@ class CorruptPayload(LastingLinkFault):
         return {"probability": self.probability}
 
 
-class Partition(LastingLinkFault):
-    """Nothing gets through, and nobody is told: a blackhole."""
+class Cut(LastingLinkFault):
+    """What `partition` and `disconnect` share."""
 
-    kind: Literal["partition"]
     return_at: Step | None = None
     """Undone once the workers whose words no longer reach the coordinator are out; they are back from this step on."""
 
@@ -223,6 +222,29 @@ class Partition(LastingLinkFault):
         """Workers that the coordinator does not hear any more, ascending."""
         cut = {source for source, target in self.links if target == COORDINATOR and is_worker(source)}
         return tuple(sorted(cut, key=worker_id))
+
+
+class Partition(Cut):
+    """Nothing gets through, and nobody is told: a blackhole."""
+
+    kind: Literal["partition"]
+
+
+class Disconnect(Cut):
+    """The roles of the first group are taken off the network, the driver's and the verifier's links with it."""
+
+    able_with_toxiproxy: ClassVar[frozenset[str]] = frozenset({"containers"})
+    kind: Literal["disconnect"]
+
+    @model_validator(mode="after")
+    def _has_groups(self) -> Disconnect:
+        if self.groups is None or len(self.groups) != 2 or self.one_way:
+            raise PydanticCustomError("links", "give two groups: who is taken off the network, and everybody else")
+        return self
+
+    @property
+    def settings(self) -> Settings:
+        return {"off": ",".join((self.groups or [[]])[0])}
 
 
 class Reset(LinkFault):

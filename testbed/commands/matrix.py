@@ -61,7 +61,7 @@ _HEAD = f"{'scenario':30} {'strategy':8} {'verdict':9} {'steps':>9} {'s':>5}  {'
 
 def _lines(row: Row) -> list[str]:
     steps = f"{row.steps_checked}/{row.steps_committed}"
-    beside = row.equality or ("-" if row.verdict == "crashed" else "not fixed")
+    beside = row.equality or ("not fixed" if row.params_sha256 and not row.fixed else "-")
     head = f"{row.scenario:30} {row.strategy:8} {row.verdict:9} {steps:>9} {row.seconds:5.1f}  "
     lines = [head + f"{row.params_sha256[:12] or '-':12} {beside}", *(f"    {effect}" for effect in row.effects)]
     if not row.good:

@@ -95,13 +95,28 @@ class Docker:
 
     # ------------------------------------------------------------ networks and volumes
 
-    def create_network(self, name: str, whose: Ownership, internal: bool) -> str:
-        """Its id. From an internal network nothing leaves the machine. Raises NameTaken."""
+    def create_network(self, name: str, whose: Ownership, internal: bool, subnet: str = "", gateway: str = "") -> str:
+        """Its id. From an internal network nothing leaves the machine. Raises NameTaken.
+
+        Only where a subnet is given may containers ask for addresses of theirs.
+        """
+        pool = [docker.types.IPAMPool(subnet=subnet, gateway=gateway or None)] if subnet else None
         with self._asking(f"creating network {name}"):
             made = self._api.create_network(
-                name, driver="bridge", internal=internal, labels=whose.labels(), check_duplicate=True
+                name,
+                driver="bridge",
+                internal=internal,
+                labels=whose.labels(),
+                check_duplicate=True,
+                ipam=docker.types.IPAMConfig(pool_configs=pool) if pool else None,
             )
             return str(made["Id"])
+
+    def subnet(self, network: str) -> str:
+        """Its IPv4 addresses ("172.20.0.0/16")."""
+        with self._asking(f"looking at network {network}"):
+            configured = self._api.inspect_network(network)["IPAM"]["Config"] or []
+        return next((str(one["Subnet"]) for one in configured if ":" not in one.get("Subnet", ":")), "")
 
     def gateway(self, network: str) -> str:
         """The address that this machine has on the network, empty when it has none."""
@@ -175,7 +190,7 @@ class Docker:
             port_bindings=dict.fromkeys(spec.ports, ("127.0.0.1", None)),  # a free one, given by the daemon
             mounts=[Mount(inside, str(outside), type="bind") for outside, inside in spec.folders],
         )
-        endpoint = api.create_endpoint_config(aliases=list(first.aliases) or None)
+        endpoint = api.create_endpoint_config(aliases=list(first.aliases) or None, ipv4_address=first.address or None)
         with self._asking(f"creating {spec.name}"):
             made = api.create_container(
                 spec.image,

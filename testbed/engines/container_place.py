@@ -22,9 +22,10 @@ from pathlib import Path
 from chaos.actions import ApplyLinkFault
 from services.shell.driver_link import LinksSeen
 from services.shell.options import TOKEN_VARIABLE
+from testbed.containers.addresses import Addresses, create_with_own_subnet
 from testbed.containers.container import Attachment, ContainerSpec, ContainerState
 from testbed.containers.docker_adapter import Docker
-from testbed.containers.docker_errors import DockerError, ImageMissing, NotRunning
+from testbed.containers.docker_errors import DockerError, DockerRefused, ImageMissing, NotRunning
 from testbed.containers.docker_events import ContainerEvent, EventWatcher
 from testbed.containers.health_probe import ROLE_PORT
 from testbed.containers.image_source import why_stale
@@ -49,6 +50,7 @@ _API_PORT, _FIRST_PORT = 8474, 20000
 _EXPIRES_S = 6 * 3600
 _CALL_S = 60.0  # a loaded machine starts a container slowly
 _READY_S = 20.0
+_ADDRESS_FREE_S = 5.0
 
 
 class ContainerPlace:
@@ -65,6 +67,8 @@ class ContainerPlace:
         self._limits = read_limits(os.environ)
         self._oom: set[tuple[str, int]] = set()  # launches that the kernel killed for want of memory
         self._running: dict[str, bool] = {}
+        self._addresses: Addresses | None = None  # where nobody gives any, Docker does
+        self._off: dict[str, list[tuple[str, Attachment]]] = {}  # fault -> who is off the network
         self._ids: dict[str, str] = {}  # role -> container of its newest launch
         self._lanes: dict[str, ThreadPoolExecutor] = {}
         self._closing = threading.Event()
@@ -96,7 +100,10 @@ class ContainerPlace:
     def start(self, role: str, launch: int, driver: str) -> None:
         assert role not in self._running, f"{role} runs already"
         self._running[role] = False
-        self._in_lane(role, lambda: self._start(role, launch, driver))
+        address = self._addresses.next_of(role) if self._addresses is not None else ""
+        if launch > 1 and address:
+            self._progress.note(f"{role} is started again at {address}")
+        self._in_lane(role, lambda: self._start(role, launch, driver, address))
 
     def kill(self, role: str) -> None:
         self._to_process(role, lambda docker, container: docker.kill(container))
@@ -129,11 +136,28 @@ class ContainerPlace:
 
     async def apply(self, fault: ApplyLinkFault) -> None:
         assert self._links is not None, "the place is not open"
-        await self._links.apply(fault)
+        if fault.kind != "disconnect":
+            await self._links.apply(fault)
+            return
+        off = str(fault.settings["off"]).split(",")
+        if fault.fault not in self._off:
+            self._off[fault.fault] = [(role, await self._ask(role, self._take_off)) for role in off]
+        if fault.source in off:  # whoever is off cannot tell what it hears
+            self._links.watch(fault)
 
     async def undo(self, fault: str) -> None:
         assert self._links is not None, "the place is not open"
+        same = self._addresses is not None
+        for role, attachment in self._off.pop(fault, ()):
+            await self._ask(role, lambda docker, container, back=attachment: docker.connect_to(container, back, same))  # type: ignore[misc]
         await self._links.undo(fault)
+
+    def _take_off(self, docker: Docker, container: str) -> Attachment:
+        return docker.disconnect(container, self._network("links"))
+
+    async def _ask(self, role: str, what: Callable[[Docker, str], Attachment]) -> Attachment:
+        """Done in the role's lane, after whatever is under way there."""
+        return await asyncio.wrap_future(self._lane(role).submit(lambda: what(self._connected, self._ids[role])))
 
     # ------------------------------------------------------------ the end
 
@@ -175,8 +199,8 @@ class ContainerPlace:
         self._open_links(docker)
 
     def _create_networks(self, docker: Docker) -> None:
-        for name, internal in NETWORKS.items():
-            docker.create_network(self._network(name), self._whose, internal=internal)
+        self._addresses = create_with_own_subnet(docker, self._network("links"), self._whose)
+        docker.create_network(self._network("control"), self._whose, internal=NETWORKS["control"])
 
     def _start_container(self, docker: Docker, spec: ContainerSpec) -> ContainerState:
         return docker.start(spec)
@@ -225,10 +249,21 @@ class ContainerPlace:
             wait=Waiting(_READY_S, lambda seconds: void(self._closing.wait(seconds))),
         )
 
-    def _start(self, role: str, launch: int, driver: str) -> None:
-        self._ids[role] = self._start_container(self._connected, self._spec(role, launch, driver)).id
+    def _start(self, role: str, launch: int, driver: str, address: str) -> None:
+        self._ids[role] = self._started(self._spec(role, launch, driver, address)).id
 
-    def _spec(self, role: str, launch: int, driver: str) -> ContainerSpec:
+    def _started(self, spec: ContainerSpec) -> ContainerState:
+        """An address that was left just now may still be taken for a moment."""
+        until_s = time.monotonic() + _ADDRESS_FREE_S
+        while True:
+            try:
+                return self._start_container(self._connected, spec)
+            except DockerRefused as error:
+                if "already in use" not in str(error).lower() or time.monotonic() > until_s:
+                    raise
+            self._closing.wait(0.1)
+
+    def _spec(self, role: str, launch: int, driver: str, address: str = "") -> ContainerSpec:
         assert self._links is not None, "the place is not open"
         via = tuple(f"--via={to}={address}" for to, address in self._links.via(role).items())
         listen = f"{role}:{ROLE_PORT}"
@@ -246,7 +281,7 @@ class ContainerPlace:
             whose=self._whose,
             role=role,
             launch=launch,
-            attachments=(Attachment(self._network("links"), (role,)),),
+            attachments=(Attachment(self._network("links"), (role,), address),),
             environment={**_numerics(os.environ), TOKEN_VARIABLE: self._plan.token},
             folders=((self._folder.path, str(_INSIDE)),),
             user=f"{self._user}:{self._user}",
@@ -282,6 +317,8 @@ class ContainerPlace:
             limit = f"{self._limits.memory_bytes / 2**20:g} MiB" if self._limits.memory_bytes else "the machine"
             self._ears.failed(EngineError(f"{event.role} was killed for want of memory: {limit} is too little for it"))
         self._running.pop(event.role, None)
+        if self._addresses is not None:
+            self._addresses.gone(event.role)
         self._ears.exited(event.role, event.launch, -1 if event.exit_code is None else event.exit_code)
 
     def _lost(self, why: str) -> None:

@@ -8,8 +8,9 @@ A link is affected by
     latency     when its median delay rose by at least half of what was asked
     jitter      when its greatest delay rose by at least half of the least that was asked, and a quarter of the range
     bandwidth   when its greatest delay rose by 10 ms at no more than the rate (a link with room to spare is not)
-    partition   when nothing came for 500 ms (heartbeats come every 200 ms)
-    reset       when a new connection had to be made
+    slicer      when its greatest delay rose by 10 ms
+    partition   when nothing came for 500 ms (heartbeats come every 200 ms); also disconnect, down and timeout
+    reset       when a new connection had to be made; also limit
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ Figures = dict[str, str | int | float]
 Pair = tuple[str, str]
 
 SILENT_MS = 500.0
+_SILENCING = ("partition", "disconnect", "down", "timeout")
+_BREAKING = ("reset", "limit")
+_DELAYING = ("latency", "jitter", "bandwidth", "slicer")
 _LIVED_MS = 2000.0
 _SETTLE_MS = 50.0
 _AFTER_MS = 6000.0
@@ -42,6 +46,7 @@ class _Link:
     affected: bool = False
     recovered: bool = False
     frames: int = 0
+    begun: int = 0
     size_bytes: int = 0
     silent_ms: float = 0.0
     window_ms: float = 0.0
@@ -130,16 +135,23 @@ class LinkWatch:
 def _look(watched: _Watched, link: _Link, seen: LinkSeen, now_ms: float, window_ms: float) -> None:
     """Take one window of one link into account."""
     began_ms = now_ms - window_ms
+    begun = seen.begun
+    if began_ms < watched.since_ms and not link.lived and seen.frames:
+        link.lived = True  # nobody had told of it yet, but it lived before the fault
+        link.before_ms = min(seen.delays_ms, default=0.0)
+        begun = max(0, begun - 1)  # the first one is how it began to live
     if watched.undone_ms is not None and began_ms >= watched.undone_ms:
         if watched.kind == "reset":
-            link.affected = link.affected or seen.begun > 0
+            link.begun += begun
+            link.affected = link.affected or begun > 0
         if began_ms >= watched.undone_ms + watched.settle_ms and seen.frames:
             link.after_ms += seen.delays_ms
-            link.recovered = watched.kind in ("partition", "reset") or _is_as_before(watched, link)
+            link.recovered = watched.kind not in _DELAYING or _is_as_before(watched, link)
         return
     link.frames += seen.frames
-    if watched.kind == "reset":
-        link.affected = link.affected or seen.begun > 0
+    link.begun += begun
+    if watched.kind in _BREAKING:
+        link.affected = link.affected or begun > 0
     elif watched.undone_ms is None and began_ms >= watched.since_ms + watched.settle_ms:
         link.window_ms += window_ms
         link.size_bytes += seen.size_bytes
@@ -156,7 +168,7 @@ def _is_as_before(watched: _Watched, link: _Link) -> bool:
 
 
 def _acts(watched: _Watched, link: _Link) -> bool:
-    if watched.kind == "partition":
+    if watched.kind in _SILENCING:
         return link.silent_ms >= SILENT_MS
     if not link.delays_ms:
         return False
@@ -165,6 +177,8 @@ def _acts(watched: _Watched, link: _Link) -> bool:
         return median(link.delays_ms) - link.before_ms >= watched.added_ms / 2
     if watched.kind == "jitter":
         return more_ms >= max(watched.added_ms / 2, float(watched.settings["jitter_ms"]) / 4)
+    if watched.kind == "slicer":
+        return more_ms >= _SLOWER_MS
     rate = link.size_bytes / 1.024 / max(link.window_ms, 1.0)  # KiB per second
     return more_ms >= _SLOWER_MS and rate <= float(watched.settings["kib_per_s"]) * 1.15
 
@@ -182,10 +196,12 @@ def _figures(watched: _Watched) -> Figures:
     if unaffected:
         found["unaffected"] = ", ".join(f"{source} > {target}" for source, target in unaffected)
     delays = [delay for link in affected.values() for delay in link.delays_ms]
-    if delays and watched.kind in ("latency", "jitter", "bandwidth"):
+    if delays and watched.kind in _DELAYING:
         found["delay_ms"] = round(median(delays), 1)
         found["delay_before_ms"] = round(median(link.before_ms for link in affected.values()), 1)
-    if watched.kind == "partition":
+    if watched.kind in _BREAKING:
+        found["connections"] = sum(link.begun for link in affected.values())
+    if watched.kind in _SILENCING:
         found["silent_ms"] = round(min((link.silent_ms for link in affected.values()), default=0.0))
     if watched.kind == "bandwidth":
         found["kib_per_s"] = round(

@@ -21,7 +21,16 @@ from services.events import VERIFIER
 from services.shell.driver_link import LinksSeen
 from services.shell.switchboard import dials
 from testbed.containers.jitter import DrawnJitter
-from testbed.containers.toxics import Bandwidth, Direction, Latency, Timeout, Toxic
+from testbed.containers.toxics import (
+    Bandwidth,
+    Direction,
+    Latency,
+    LimitData,
+    Slicer,
+    SlowClose,
+    Timeout,
+    Toxic,
+)
 from testbed.containers.toxiproxy import Toxiproxy
 from testbed.engines.base import EngineError
 from testbed.engines.link_watch import LinkWatch
@@ -86,6 +95,10 @@ class ProxiedLinks:
         await self._on_thread(lambda: self._apply(fault))
         self._watch.applied(_now_ms(), fault)
 
+    def watch(self, fault: ApplyLinkFault) -> None:
+        """Somebody else puts this fault on a link: see that it acts."""
+        self._watch.applied(_now_ms(), fault)
+
     async def undo(self, fault: str) -> None:
         """Take a fault off every link that it is on. Raises EngineError."""
         await self._on_thread(lambda: self._undo(fault))
@@ -114,6 +127,9 @@ class ProxiedLinks:
         name = f"{fault.fault} {direction}"
         if fault.kind == "reset":
             self.toxiproxy.cut(proxy)
+        elif fault.kind == "down":
+            undos.append(lambda: self.toxiproxy.set_enabled(proxy, True))
+            self.toxiproxy.set_enabled(proxy, False)
         elif fault.kind == "jitter":
             undos.append(self._jitter(fault, proxy, direction, name).stop)
         else:
@@ -151,12 +167,22 @@ class ProxiedLinks:
 
 
 def _toxic(fault: ApplyLinkFault) -> Toxic:
-    if fault.kind == "latency":
-        return Latency(float(fault.settings["delay_ms"]))
-    if fault.kind == "bandwidth":
-        return Bandwidth(float(fault.settings["kib_per_s"]))
-    if fault.kind == "partition":
-        return Timeout()
+    given = fault.settings
+    match fault.kind:
+        case "latency":
+            return Latency(float(given["delay_ms"]))
+        case "bandwidth":
+            return Bandwidth(float(given["kib_per_s"]))
+        case "partition":
+            return Timeout()
+        case "timeout":
+            return Timeout(float(given["after_ms"]))
+        case "limit":
+            return LimitData(int(given["limit_bytes"]))
+        case "slicer":
+            return Slicer(int(given["slice_bytes"]), int(given["pause_us"]))
+        case "slow_close":
+            return SlowClose(float(given["delay_ms"]))
     raise EngineError(f"Toxiproxy cannot do {fault.kind}")
 
 

@@ -22,6 +22,8 @@ BYTES_PER_MS = 1_000_000.0  # 1 GB/s
 BLACKHOLE_BREAKS_MS = 2000.0  # what keepalive needs to find that nothing gets through
 RECONNECT_MS = 1.0
 
+SILENT = ("partition", "disconnect")
+
 Figures = dict[str, str | int | float]
 Deliver = Callable[[Message], None]
 Schedule = Callable[[float, Callable[[], None]], None]
@@ -84,7 +86,7 @@ class Network:
     def blocked(self, one: str, other: str) -> bool:
         """Whether a partition is in force in either direction."""
         ends = {one, other}
-        return any(fault.kind == "partition" and {fault.source, fault.target} == ends for fault in self.faults.values())
+        return any(fault.kind in SILENT and {fault.source, fault.target} == ends for fault in self.faults.values())
 
     # ------------------------------------------------------------ sending
 
@@ -121,7 +123,7 @@ class Network:
         for fault in [found for found in self.faults.values() if (found.source, found.target) == (source, target)]:
             fault.count("messages")
             kind = fault.kind
-            if kind == "partition":
+            if kind in SILENT:
                 self._affect(fault)
                 fault.stalled.append(arrive(message))
                 return
@@ -211,7 +213,7 @@ class Network:
         if fault.kind == "reset":
             self._affect(fault)
             self._reset(fault.source, fault.target)
-        elif fault.kind == "partition":
+        elif fault.kind in SILENT:
             self._schedule(BLACKHOLE_BREAKS_MS, lambda: self._give_up(fault))
 
     def _give_up(self, fault: LinkFault) -> None:
@@ -232,7 +234,7 @@ class Network:
         for fault in undone:
             for arrive in fault.stalled:
                 self._schedule(LATENCY_MS, arrive)
-            if fault.kind == "partition" and not self.blocked(fault.source, fault.target):
+            if fault.kind in SILENT and not self.blocked(fault.source, fault.target):
                 self._schedule(RECONNECT_MS, lambda ends=(fault.source, fault.target): self._repaired(*ends))  # type: ignore[misc]
         return undone
 

@@ -54,10 +54,10 @@ def test_every_packaged_scenario_is_sound(name: str) -> None:
     assert scenario.description.endswith(".")
     assert parse_scenario(scenario_yaml(scenario), "again") == scenario
     assert Scenario.model_validate(scenario.model_dump(mode="json")) == scenario
-    for engine in ("sim", "local"):
+    for engine in ("sim", "local", "containers"):
         for strategy in scenario.strategies:
-            able = engine == "sim" or name not in SIM_ONLY
-            assert (refusals(scenario, engine, strategy) == []) is able
+            able = engine in scenario.engines
+            assert (refusals(scenario, engine, strategy, toxiproxy=True) == []) is able
             config = _config(scenario, strategy)
             assert read_run_config(config.to_json()) == config
 
@@ -129,7 +129,8 @@ def test_toxiproxy_does_bytes_and_connections_not_messages() -> None:
         kind: [engine for engine in ("sim", "local", "containers", "lan") if engine in model.able]
         for kind, model in KINDS.items()
     }
-    assert all("sim" in engines for engines in able.values())
+    without_sim = [kind for kind, engines in able.items() if "sim" not in engines]
+    assert without_sim == ["down", "timeout", "limit", "slicer", "slow_close"]
     assert [kind for kind, engines in able.items() if "local" in engines] == [
         "kill",
         "pause",
@@ -138,7 +139,7 @@ def test_toxiproxy_does_bytes_and_connections_not_messages() -> None:
         "corrupt_checkpoint",
     ]
     through = [kind for kind, model in KINDS.items() if "containers" in model.able_with_toxiproxy]
-    assert through == ["latency", "jitter", "bandwidth", "partition", "reset", "flap"]
+    assert through == ["latency", "jitter", "bandwidth", "partition", "reset", "flap", "disconnect", *without_sim]
     fault = load_scenario("partition-heal").faults[0]
     assert cannot(fault, "local", toxiproxy=True) == ""
 

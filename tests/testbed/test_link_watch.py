@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from chaos.actions import ApplyLinkFault, LinkMeasured
 from services.shell.driver_link import LinkSeen, LinksSeen
 from testbed.engines.link_watch import LinkWatch
@@ -97,3 +99,45 @@ def test_each_direction_has_its_place() -> None:
     assert proxy_of("worker-1", "worker-2") == ("worker-1>worker-2", "upstream")
     assert proxy_of("worker-2", "worker-1") == ("worker-2>worker-1", "upstream")
     assert proxy_of("coordinator", "worker-1") == ("worker-1>coordinator", "downstream")
+
+
+def test_a_link_that_nobody_told_of_before_the_fault_lived_if_something_came_over_it() -> None:
+    play = Play()
+    play.now_ms = WINDOW_MS / 2
+    play.apply("partition")
+    play.now_ms = 0.0
+    assert play.told(window(2.0)) == []  # of the time before and after it
+    (during,) = play.told(*[window(frames=0)] * 4)
+    assert during.figures["links"] == "worker-1 > coordinator"
+
+
+def test_the_first_connection_of_a_link_is_no_reset() -> None:
+    play = Play()
+    play.now_ms = WINDOW_MS / 2
+    play.apply("reset")
+    play.undo()
+    play.now_ms = 0.0
+    first = LinksSeen(WINDOW_MS, {"worker-1": LinkSeen(3, 90, 1, (2.0,))})
+    assert [told.moment for told in play.told(first, *[window(2.0)] * 40)] == ["after"]
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("down", {}), ("timeout", {"after_ms": 100.0}), ("disconnect", {})])
+def test_silence_is_what_cuts_do(kind: str, settings: dict[str, float]) -> None:
+    play = Play()
+    play.told(window(2.0))
+    play.apply(kind, **settings)
+    (during,) = play.told(*[window(frames=0)] * 4)
+    assert float(during.figures["silent_ms"]) >= 500
+
+
+def test_a_limit_is_seen_by_new_connections_and_a_slicer_by_delays() -> None:
+    for kind, report, figure in (
+        ("limit", LinksSeen(WINDOW_MS, {"worker-1": LinkSeen(3, 90, 2, (2.0,))}), "connections"),
+        ("slicer", window(25.0), "delay_ms"),
+    ):
+        play = Play()
+        play.told(window(2.0))
+        play.apply(kind, slice_bytes=10, pause_us=5000, limit_bytes=3000)
+        assert play.told(window(2.0)) == []
+        (during,) = play.told(report)
+        assert float(during.figures[figure]) >= 2
