@@ -8,6 +8,7 @@ and the centralized model can be compared whatever the cut.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from services.any_config import AnyRunConfig
@@ -32,7 +33,7 @@ from training.transformer.fingerprint import transformer_fingerprint
 from training.transformer.sharding import cut, merge_parameters
 from training.transformer.step import central_loss, micro_batches
 
-FINAL = ("final_step", "params_sha256", "final_loss", "final_accuracy")
+FINAL = ("final_step", "params_sha256", "velocity_sha256", "final_loss", "final_accuracy")
 
 
 def own_fingerprint(config: AnyRunConfig) -> str:
@@ -46,6 +47,23 @@ def shard_fingerprint(config: ShardRunConfig) -> str:
     """Of a transformer, on the contexts of the largest micro-batch."""
     start, stop = micro_batches(config.batch, config.micro_batches)[0]
     return transformer_fingerprint(config.model, stop - start)
+
+
+def unlike_proved(final: Mapping[str, Any], proved: Mapping[str, Any], condition: str) -> str:
+    """Why the state on the disk is not the one that the verifier proved; empty when it is, or nothing was proved.
+
+    What a role tells of a checkpoint is the digest of what it holds; only the file shows what was written. A run that
+    finished has written its last step, perhaps on another machine. Shards' files are compared when they are merged.
+    """
+    if condition != "finished" or "step" not in proved or final["final_step"] is None:
+        return ""
+    if final["final_step"] != proved["step"]:
+        return f"the newest state on the disk is of step {final['final_step']}, the run ended at step {proved['step']}"
+    for name, field in (("parameters", "params_sha256"), ("velocity", "velocity_sha256")):
+        told = proved.get(f"{name}_digest")
+        if told is not None and final[field] is not None and told != final[field]:
+            return f"the {name} on the disk are not those of step {proved['step']} that were proved"
+    return ""
 
 
 def final_part(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
@@ -64,7 +82,8 @@ def _workers(config: RunConfig, data: bytes, folder: RunFolder) -> dict[str, Any
     dataset = dataset_from_bytes(data, config.dataset_sha256)
     loss, accuracy = evaluate(config.model, found.parameters, dataset.test_features, dataset.test_labels)
     told = loss if math.isfinite(loss) else None  # parameters that are not finite: JSON has no word for it
-    return dict(zip(FINAL, (found.step, array_digest(found.parameters), told, accuracy), strict=True))
+    digests = array_digest(found.parameters), array_digest(found.velocity)
+    return dict(zip(FINAL, (found.step, *digests, told, accuracy), strict=True))
 
 
 # ---------------------------------------------------------------- layer-sharded
@@ -82,7 +101,7 @@ def _shards(config: ShardRunConfig, data: bytes, folder: RunFolder) -> dict[str,
             (spec,) = cut(config.model)
             loss = central_loss(spec, parameters, fixed.inputs, fixed.targets)
             told = loss if math.isfinite(loss) else None
-            found = dict(zip(FINAL, (step, array_digest(parameters), told, None), strict=True))
+            found = dict(zip(FINAL, (step, array_digest(parameters), None, told, None), strict=True))
             break
     curve = _curve(folder)
     return {

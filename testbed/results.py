@@ -15,7 +15,7 @@ from typing import Any
 from services.records import DataChecked, FaultActed, FaultArmed, FaultMissed, FaultUndone, Regrouped
 from testbed.engines.base import EngineOutcome, RunPlan
 from testbed.exit_codes import ExitCode, exit_code_of
-from testbed.final_state import FINAL, final_part, own_fingerprint
+from testbed.final_state import FINAL, final_part, own_fingerprint, unlike_proved
 from testbed.history_facts import read_facts
 from testbed.run_folder import RunFolder, RunFolderError
 
@@ -50,7 +50,9 @@ class RunResult:
 
 def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcome) -> RunResult:
     """Put the document together; writes nothing."""
-    verdict = _verdict(outcome.verdict, outcome.aborted)
+    final = final_part(plan, folder)
+    unlike = unlike_proved(final, outcome.verdict.get("final", {}), outcome.stop_condition)
+    verdict = _verdict(outcome.verdict, outcome.aborted or unlike)
     code = exit_code_of(verdict, outcome.stop_condition)
     document = {
         "schema": SCHEMA,
@@ -66,9 +68,9 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         "stop_condition": outcome.stop_condition,
         "stop_reason": outcome.stop_reason,
         "aborted": outcome.aborted,
-        **verifier_part(outcome.verdict),
+        **verifier_part(outcome.verdict, unlike),
         **history_part(folder),
-        **final_part(plan, folder),
+        **final,
         "numerics": _numerics(plan, folder),
         "exits": [asdict(one) for one in outcome.exits],
         "replay": f"gradstorm replay {folder.path}",
@@ -88,7 +90,9 @@ def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
     """What a saved run came to, with a verdict that was made anew from its history; writes nothing."""
     saved, manifest = folder.verdict(), folder.manifest()
     condition = str(verdict.get("condition", ""))
-    word = _verdict(verdict, str(saved.get("aborted", "")))
+    kept = {**dict.fromkeys(FINAL), **saved}
+    unlike = unlike_proved(kept, verdict.get("final", {}), condition) if saved else ""
+    word = _verdict(verdict, str(saved.get("aborted", "")) or unlike)
     code = exit_code_of(word, condition)
     document = {
         **{name: manifest[name] for name in ("run_id", "scenario", "engine", "strategy", "seed", "plants")},
@@ -103,18 +107,18 @@ def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
         "saved_verdict": saved.get("verdict"),
         "exit_code": int(code),
         "stop_condition": condition,
-        **verifier_part(verdict),
+        **verifier_part(verdict, unlike),
         **history_part(folder),
         "replay": f"gradstorm replay {folder.path}",
     }
     return RunResult(document, folder.path, code)
 
 
-def verifier_part(verdict: Mapping[str, Any]) -> dict[str, Any]:
+def verifier_part(verdict: Mapping[str, Any], unlike: str = "") -> dict[str, Any]:
     """The verifier's document in the words of ours; zeros and nulls when it never came."""
     gradient = verdict.get("gradient", {})
     return {
-        "reasons": verdict.get("reasons", ["the verifier gave no verdict"]),
+        "reasons": verdict.get("reasons", ["the verifier gave no verdict"]) + ([unlike] if unlike else []),
         "steps_committed": verdict.get("steps_committed", 0),
         "steps_checked": verdict.get("steps_checked", 0),
         "steps_void": verdict.get("steps_void", 0),
@@ -153,7 +157,7 @@ def history_part(folder: RunFolder) -> dict[str, Any]:
 
 
 def _verdict(told: Mapping[str, Any], aborted: str) -> str:
-    """The verifier's; a run that was given up is never a pass, however clean its history is up to there."""
+    """The verifier's; a run that was given up, or left another state than was proved, is no pass, however clean."""
     verdict = str(told.get("verdict", "unknown"))
     assert verdict in _VERDICTS, f"a verdict is {verdict!r}"
     return "unknown" if aborted and verdict == "pass" else verdict

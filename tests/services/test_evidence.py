@@ -152,6 +152,14 @@ def test_a_fault_with_a_witness() -> None:
     assert run.replace(Expectation, {}, promises={"kills": 1}).judge()["verdict"] == "pass"
 
 
+@pytest.mark.parametrize("name", ["random-kills", "sweeping", "random"])
+def test_a_scenario_that_only_sounds_drawn_must_reach_its_faults_and_keep_its_promises(name: str) -> None:
+    run = HonestRun().insert_before(Opened, {"step": 3}, "driver", FaultMissed(ARMED.fault, "too late"))
+    run.replace(Expectation, {}, scenario=name, promises={"kills": 1})
+    assert_unknown(run, "never acted")
+    assert_unknown(run, "promises kills 1, there were 0")
+
+
 def test_a_fault_that_a_sweep_did_not_reach_is_observed() -> None:
     run = HonestRun().replace(Expectation, {}, scenario="random-17")
     run.insert_before(Opened, {"step": 3}, "driver", ARMED)

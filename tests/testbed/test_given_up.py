@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import testbed
 from services.messages import Finish
 from services.roles.worker import Worker
 from testbed.engines.base import EngineOutcome, Silent
@@ -49,6 +50,15 @@ def test_a_run_that_was_given_up_is_no_pass_either_when_it_is_judged_again(tmp_p
     )
     again = judged_again(folder, told)
     assert (again.verdict, again.exit_code, again.document["saved_verdict"]) == ("unknown", ExitCode.UNKNOWN, "unknown")
+
+
+@pytest.mark.parametrize("plant", ["checkpoint-in-float32", "velocity-of-another-step"])
+def test_a_checkpoint_that_holds_another_state_than_was_proved_is_no_pass(plant: str, tmp_path: Path) -> None:
+    """Nobody goes back to it in this run, and its writer tells the digest of what it holds; only the file shows it."""
+    result = testbed.run("clean", plant=(plant,), out=tmp_path / "run")
+    assert (result.verdict, result.exit_code) == ("unknown", ExitCode.UNKNOWN)
+    assert "on the disk are not those of step 16" in result.document["reasons"][-1]
+    assert testbed.verify(str(tmp_path / "run")).verdict == "unknown"
 
 
 def test_who_ends_without_an_account_is_named() -> None:
