@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from services.epochs import Permutations
-from services.lineage import COORDINATOR, Entry, Lineage, Step, worker_role
+from services.lineage import COORDINATOR, Entry, Lineage, Step, packed_ids, worker_role
 from services.records import (
     Closed,
     Committed,
@@ -154,8 +154,7 @@ class Ledger:
         opened = self._opened if self._opened is not None and self._opened.step == fact.step else None
         lineage.steps[fact.step] = Step(lineage, fact.step, entry, fact, opened, closed)
         lineage.head = fact.step
-        flat = array("q", [sample for part in fact.sample_ids for sample in part])
-        lineage.ids[fact.step] = (fact.epoch, flat)
+        lineage.ids[fact.step] = (fact.epoch, packed_ids(fact.sample_ids))
         self._advance()
 
     def _take_rolled_back(self, entry: Entry) -> None:
@@ -227,7 +226,7 @@ class Ledger:
     def _begin(self, lineage: Lineage, state: ReplayedState) -> None:
         lineage.state = state
         lineage.replayed = lineage.start
-        lineage.digests[lineage.start] = state.digests
+        lineage.keep_digests(lineage.start, state.digests)
         lineage.snapshots[lineage.start] = state
 
     def _advance(self) -> None:
@@ -272,7 +271,7 @@ class Ledger:
         del lineage.steps[step.number]
         step.before, step.after = before, after
         lineage.state, lineage.replayed = after, step.number
-        lineage.digests[step.number] = after.digests
+        lineage.keep_digests(step.number, after.digests)
         self._keep_snapshot(lineage, step.number, after)
         self._incomplete[lineage.index, step.number] = step
         self._gather(step)

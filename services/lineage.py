@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from services.messages import Array
@@ -75,11 +76,29 @@ class Lineage:
     steps: dict[int, Step] = field(default_factory=dict)  # committed, not yet replayed
     replayed: int = -1  # last step whose state is known; -1 before the starting state is
     state: ReplayedState | None = None
-    digests: dict[int, tuple[str, str]] = field(default_factory=dict)  # of the state after each replayed step
+    packed_digests: dict[int, bytes] = field(default_factory=dict)  # of the state after each replayed step
     snapshots: dict[int, ReplayedState] = field(default_factory=dict)  # at checkpoint steps, the newest few
     ids: dict[int, tuple[int, array[int]]] = field(default_factory=dict)  # step -> epoch, committed sample ids
     checked: set[int] = field(default_factory=set)  # steps whose gradient was judged
     confirmed: set[int] = field(default_factory=set)  # steps whose replayed state somebody holds
+
+    def keep_digests(self, step: int, digests: tuple[str, str]) -> None:
+        """SHA-256 in hex of parameters and velocity after `step`: kept for every step of a run, so in few bytes."""
+        self.packed_digests[step] = bytes.fromhex(digests[0] + digests[1])
+
+    def digests(self, step: int) -> tuple[str, str]:
+        """Those of a replayed step. Raises KeyError for another one."""
+        both = self.packed_digests[step].hex()
+        return both[:64], both[64:]
+
+
+def packed_ids(parts: Iterable[Iterable[int]]) -> array[int]:
+    """Sample ids in the order of `parts`, in four bytes each where that does."""
+    flat = [sample for part in parts for sample in part]
+    try:
+        return array("i", flat)
+    except OverflowError:
+        return array("q", flat)
 
 
 def same_bits(first: Array, second: Array) -> bool:

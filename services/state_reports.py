@@ -81,7 +81,7 @@ class StateReports:
 
     def _hear(self, step: int, generation: int, worker: int, digests: Digests, seq: int) -> None:
         lineage = self._lineage(step, generation, final=False)
-        if lineage is not None and lineage.digests[step] == digests and (lineage.index, step) not in self._odd:
+        if lineage is not None and lineage.digests(step) == digests and (lineage.index, step) not in self._odd:
             self.compared += 1  # the usual case
             lineage.confirmed.add(step)
             return
@@ -108,7 +108,7 @@ class StateReports:
             return False
         self.compared += 1
         key = (lineage.index, report.step)
-        if lineage.digests[report.step] == report.digests:
+        if lineage.digests(report.step) == report.digests:
             lineage.confirmed.add(report.step)
             if key in self._odd:
                 self._decide(key)

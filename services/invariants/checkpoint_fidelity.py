@@ -141,8 +141,9 @@ class CheckpointFidelity(Invariant):
         if saved.step > lineage.replayed:
             return False
         self.checks += 1
-        if saved.digests != lineage.digests[saved.step]:
-            wrong = "parameters" if saved.digests[0] != lineage.digests[saved.step][0] else "velocity"
+        replayed = lineage.digests(saved.step)
+        if saved.digests != replayed:
+            wrong = "parameters" if saved.digests[0] != replayed[0] else "velocity"
             self.violated(saved.step, saved.role, f"the {wrong} of {saved.what} are not those of the replay", saved.seq)
         wrong = self._sampler_mistake(saved, lineage)
         if wrong:

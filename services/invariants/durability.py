@@ -51,7 +51,7 @@ class Durability(Invariant):
         self._durable: dict[tuple[str, int], dict[str, list[Mapping[str, int]]]] = {}
         self._wrote: set[tuple[str, int]] = set()  # (source, launch) that has made something new durable
         self._checkpoints: set[tuple[str, str]] = set()  # (role, checkpoint name) that is durable
-        self._published: list[tuple[Published, Entry]] = []  # by a member whose own record is still to come
+        self._published: dict[tuple[str, str], tuple[Published, Entry]] = {}  # whose writer's record is still to come
         self._pointed_at: set[str] = set()  # names of checkpoints that were published
 
     def on_fact(self, entry: Entry) -> None:
@@ -72,10 +72,8 @@ class Durability(Invariant):
 
     def finish(self) -> None:
         """A member's own record of its checkpoint may be lost with the member, and with nobody else."""
-        for published, entry in self._published:
-            self.checks += 1
-            known = (worker_role(published.writer), published.name) in self._checkpoints
-            if not known and not self.ledger.may_lack_records(published.writer, published.incarnation):
+        for published, entry in self._published.values():
+            if not self.ledger.may_lack_records(published.writer, published.incarnation):
                 self.cannot_say(
                     f"step {published.step}: {published.name} is published (line {entry.seq}), and its writer never"
                     " recorded that it was durable"
@@ -88,7 +86,9 @@ class Durability(Invariant):
         if fact.what != REPAIR:
             self._wrote.add(where)
         if fact.what.startswith("checkpoint "):
-            self._checkpoints.add((entry.source, fact.what.rpartition(" ")[2]))
+            checkpoint = entry.source, fact.what.rpartition(" ")[2]
+            self._checkpoints.add(checkpoint)
+            self._published.pop(checkpoint, None)
             step = int(fact.what.split(" ")[1])
             self._require_synced(entry, fact.what, step, fact.operations)
         self._durable.setdefault(where, {}).setdefault(fact.what, []).append(fact.operations)
@@ -127,10 +127,12 @@ class Durability(Invariant):
 
     def _require_checkpoint(self, entry: Entry, fact: Published) -> None:
         """What is published must be durable: at once for the coordinator's own, by the writer's records otherwise."""
-        if fact.writer:
-            self._published.append((fact, entry))
-            return
         self.checks += 1
+        if fact.writer:
+            checkpoint = worker_role(fact.writer), fact.name
+            if checkpoint not in self._checkpoints:
+                self._published[checkpoint] = fact, entry
+            return
         if (COORDINATOR, fact.name) not in self._checkpoints and (entry.source, entry.launch) in self._wrote:
             self.violated(fact.step, COORDINATOR, f"{fact.name} was published before it was durable", entry.seq)
 

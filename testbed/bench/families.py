@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from testbed.api import one_blas_thread
-from testbed.bench import all_reduce, modelled, recovery, shards, simulator, steps
+from testbed.bench import all_reduce, memory, modelled, profile, recovery, shards, simulator, steps
 from testbed.bench.family import Bench, Family
 from testbed.bench.figures import Figure
 from testbed.bench.machine import LoadWatch, alone
@@ -17,7 +17,7 @@ from training.errors import ConfigurationError
 
 FAMILIES: tuple[Family, ...] = (
     simulator.FAMILY, steps.STEPS, recovery.FAMILY, all_reduce.FAMILY, steps.SPEED_UP, shards.STEPS, shards.CODEC,
-    modelled.FAMILY,
+    memory.FAMILY, profile.FAMILY, modelled.FAMILY,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""One run of the engine `local`, with a stopwatch on what the coordinator tells of."""
+"""One run, of the engine `local` as a rule, with a stopwatch on what the coordinator tells of."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.api import carry_out
 from testbed.bench.family import Bench
 from testbed.bench.sizes import Size
 from testbed.catalog import find_scenario
-from testbed.engines.base import EngineError
+from testbed.engines.base import EngineError, ProgressSink
 from testbed.planning import RunRequest, prepare
 
 BATCH = 32  # samples of each worker in a step
@@ -93,16 +93,30 @@ def training(size: Size, workers: int, steps: int, faults: tuple[AnyFault, ...] 
 
 def measured_run(bench: Bench, scenario: Scenario, *, strategy: str = "ring", verifier: bool = True) -> Measured:
     """Run it. Raises EngineError when it does not end as it must: a figure of a broken run would mean nothing."""
-    watch, out = Stopwatch(), bench.scratch("run")
-    prepared = prepare(RunRequest(scenario=scenario, engine="local", strategy=strategy, out=Path(out)))
+    watch = Stopwatch()
+    document = carry_out_measured(bench, scenario, watch, strategy=strategy, verifier=verifier)
+    return Measured(watch, time.perf_counter() - watch.finished_s if verifier else 0.0, document)
+
+
+def carry_out_measured(
+    bench: Bench,
+    scenario: Scenario,
+    watch: ProgressSink,
+    *,
+    engine: str = "local",
+    strategy: str,
+    verifier: bool = True,
+) -> dict[str, Any]:
+    """The run's document. Raises EngineError as `measured_run` does."""
+    out = bench.scratch("run")
+    prepared = prepare(RunRequest(scenario=scenario, engine=engine, strategy=strategy, out=Path(out)))
     prepared = replace(prepared, plan=replace(prepared.plan, verifier=verifier))
     result = carry_out(prepared, watch)
-    ended_s = time.perf_counter()
     expected = "pass" if verifier else "unknown"
     if result.verdict != expected or result.document["stop_condition"] != "finished":
         reasons = "; ".join(result.document["reasons"])
         raise EngineError(f"a run that was measured came out {result.verdict}, not {expected}: {reasons}; see {out}")
-    return Measured(watch, ended_s - watch.finished_s if verifier else 0.0, result.document)
+    return result.document
 
 
 def rates_per_s(run: Measured, windows: int = 10) -> list[float]:

@@ -18,9 +18,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list of figures.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            help="One family: simulator, steps, recovery, all-reduce, speed-up, shards, codec or modelled; repeatable."
-        ),
+        typer.Option(help="One family (a wrong name lists them all); may be repeated."),
     ] = None,
 ) -> None:
     """Measure: steps, recovery, exchange, layer shards and simulator, with medians, spread, peers and goals."""
