@@ -11,6 +11,7 @@ from services.jobs import State
 from services.messages import Array, Fetch, Part
 from training.reduction import chunk_bounds
 
+_LANES = ("chain", "lap", "push", "publish")  # of an attempt
 WINDOW_PARTS = 8  # what one `Fetch` is answered with; bounds what a repeated question can pile up
 
 
@@ -97,24 +98,31 @@ class Assembly:
 
 
 class Early:
-    """Parts of a newer attempt than the receiver knows yet: kept for one attempt (the newest), one payload at most."""
+    """Parts of a newer attempt than the receiver knows yet: of each source those of its newest attempt.
+
+    One source's claim of an attempt far ahead does not push out what the others sent, and at most one payload a lane
+    is kept of each.
+    """
 
     def __init__(self) -> None:
-        self._key = (0, 0, 0)
-        self._parts: dict[tuple[str, str, int], tuple[str, Part]] = {}
+        self._kept: dict[str, tuple[tuple[int, int, int], dict[tuple[str, int], Part]]] = {}
 
-    def keep(self, source: str, part: Part) -> None:
+    def keep(self, source: str, part: Part, element_count: int, chunk_elements: int) -> bool:
+        """False, and nothing is kept, when it is no chunk of an array of so many elements, cut like this."""
+        start = part.index * chunk_elements
+        size, count = min(chunk_elements, element_count - start), -(-element_count // chunk_elements)
+        told = (part.total, part.start, part.count, part.data.size)
+        if part.lane not in _LANES or part.index < 0 or told != (element_count, start, count, size):
+            return False
         key = (part.generation, part.step, part.attempt)
-        if key < self._key:
-            return
-        if key > self._key:
-            self._key, self._parts = key, {}
-        self._parts.setdefault((source, part.lane, part.index), (source, part))
+        newest, parts = self._kept.get(source, (key, {}))
+        if key >= newest:
+            self._kept[source] = (key, parts if key == newest else {})
+            self._kept[source][1].setdefault((part.lane, part.index), part)
+        return True
 
     def take(self, generation: int, step: int, attempt: int) -> list[tuple[str, Part]]:
         """What was kept for this attempt; nothing older is kept afterwards."""
-        if self._key > (generation, step, attempt):
-            return []
-        kept = list(self._parts.values()) if self._key == (generation, step, attempt) else []
-        self._key, self._parts = (generation, step, attempt), {}
-        return kept
+        key = (generation, step, attempt)
+        kept, self._kept = self._kept, {source: item for source, item in self._kept.items() if item[0] > key}
+        return [(source, part) for source, item in kept.items() if item[0] == key for part in item[1].values()]

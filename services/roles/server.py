@@ -115,8 +115,12 @@ class Server:
         gather, key = self._gather, (part.generation, part.step, part.attempt)
         if part.generation < self.generation:
             self._refuse(source, part, "old generation")
+        elif self._config is None:
+            self._refuse(source, part, "not welcomed yet")
         elif gather is None or key > self._key(gather):
-            self._early.keep(source, part)
+            elements = parameter_count(self._config.model)
+            if not self._early.keep(source, part, elements, self._config.chunk_elements):
+                self._refuse(source, part, "contract")
         elif key == self._key(gather):
             self._add(gather, source, part)
         else:

@@ -242,11 +242,15 @@ class Worker(ServingWorker):
             self._refuse(source, part, "late")
         elif self._exchange is None or self._is_newer(part):
             if self.state is not None:
-                self._early.keep(source, part)
+                self._keep_early(source, part)
         elif self._key() == (part.generation, part.step, part.attempt):
             self._exchange_part(source, part)
         else:
             self._refuse(source, part, "late")
+
+    def _keep_early(self, source: str, part: Part) -> None:
+        if not self._early.keep(source, part, parameter_count(self.config.model), self.config.chunk_elements):
+            self._refuse(source, part, "contract")
 
     def _key(self) -> tuple[int, int, int]:
         assert self._exchange is not None

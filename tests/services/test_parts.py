@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -67,7 +70,26 @@ def test_early_parts_are_kept_for_the_newest_attempt_only() -> None:
     old = array_parts(np.arange(2.0), Fetch(1, 5, 0, "chain"), (1,), 1)
     new = array_parts(np.arange(2.0), Fetch(2, 5, 1, "chain"), (1,), 1)
     for part in [*old, *new, *old, *new]:
-        early.keep("worker-1", part)
+        assert early.keep("worker-1", part, 2, 1)
     assert early.take(1, 5, 0) == []
     assert [part for _, part in early.take(2, 5, 1)] == new
+    assert early.take(2, 5, 1) == []
+
+
+def test_who_claims_to_be_far_ahead_pushes_out_nothing_of_the_others() -> None:
+    early = Early()
+    due = array_parts(np.arange(2.0), Fetch(2, 5, 1, "chain"), (1,), 1)
+    ahead = array_parts(np.arange(2.0), Fetch(10**9, 5, 1, "chain"), (1,), 1)
+    for source, part in (("worker-1", due[0]), ("worker-3", ahead[0]), ("worker-1", due[1])):
+        assert early.keep(source, part, 2, 1)
+    assert early.take(2, 5, 1) == [("worker-1", part) for part in due]
+
+
+@pytest.mark.parametrize(
+    "lie", [{"index": 2}, {"index": -1}, {"total": 10**9}, {"count": 7}, {"start": 1}, {"lane": "x"}]
+)
+def test_what_is_no_chunk_of_the_gradient_is_not_kept(lie: dict[str, Any]) -> None:
+    early = Early()
+    part = replace(array_parts(np.arange(2.0), Fetch(2, 5, 1, "chain"), (1,), 1)[0], **lie)
+    assert not early.keep("worker-1", part, 2, 1)
     assert early.take(2, 5, 1) == []
