@@ -14,7 +14,7 @@ from testbed.exit_codes import ExitCode
 if TYPE_CHECKING:
     from testbed.engines.base import ProgressSink
     from testbed.experiments.baseline import Committed
-    from testbed.experiments.matrix import Matrix
+    from testbed.experiments.matrix import Matrix, Row
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,6 +36,9 @@ def experiments(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where results go; rows that are there are not run again.")
     ] = None,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Compute in this process: the same digits, sooner, and not verified.")
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the run folders, about 100 MB each.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
@@ -52,7 +55,9 @@ def experiments(
         return
     home = out or runs_home() / f"experiments-{engine}"
     documents = {
-        one: _run(_seeded(committed, one), matrix, only or [], _Runner(_home(home, one, seed), engine, keep))
+        one: _run(
+            _seeded(committed, one), matrix, only or [], _Runner(_home(home, one, seed), engine, keep, in_process)
+        )
         for one in seed or [committed.baseline.config.seed]
     }
     document, lines = _told(documents, home)
@@ -87,11 +92,22 @@ def _told(documents: dict[int, dict[str, Any]], home: Path) -> tuple[dict[str, A
 
 
 class _Runner:
-    def __init__(self, home: Path, engine: str, keep: bool) -> None:
+    def __init__(self, home: Path, engine: str, keep: bool, in_process: bool) -> None:
         from testbed.experiments.rows import RowRunner
 
         home.mkdir(parents=True, exist_ok=True)
-        self.rows = RowRunner(home, engine, keep)
+        self.rows = RowRunner(home, "in-process" if in_process else engine, keep)
+        self._in_process = in_process
+
+    def run(self, row: Row, matrix: Matrix, committed: Committed, head: str) -> tuple[dict[str, Any], bool]:
+        """The row's document, and whether it was there already."""
+        from testbed.experiments.matrix import scenario_of
+
+        steps = committed.baseline.config.steps
+        scenario = scenario_of(row, matrix, committed.baseline, steps)
+        if self._in_process:
+            return self.rows.compute(row, scenario, committed, matrix.shards)
+        return self.rows.run(row.name, scenario, _sink(head, steps))
 
 
 def _shortened(committed: Committed, steps: int | None) -> Committed:
@@ -106,7 +122,6 @@ def _shortened(committed: Committed, steps: int | None) -> Committed:
 def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner) -> dict[str, Any]:
     from testbed.api import one_blas_thread
     from testbed.experiments import baseline as central
-    from testbed.experiments.matrix import scenario_of
     from testbed.experiments.summary import csv_of, document_of
     from testbed.run_folder import write_json
 
@@ -117,8 +132,7 @@ def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner)
     rows = []
     for number, row in enumerate(wanted, start=1):
         head = f"{number}/{len(wanted)} {row.name}"
-        scenario = scenario_of(row, matrix, committed.baseline, committed.baseline.config.steps)
-        done, was_there = runner.rows.run(row.name, scenario, _sink(head, measured["steps"]))
+        done, was_there = runner.run(row, matrix, committed, head)
         how = "kept from before" if was_there else "run"
         _say(f"{head}: {done['verdict']}, evaluation loss {done['final_eval_loss']!r} ({how})")
         rows.append(done)

@@ -22,6 +22,7 @@ from chaos.shard_setup import (
     TokensSetup,
     TransformerSetup,
 )
+from testbed.experiments.one_process import Crossing
 from training.adamw import AdamWConfig
 from training.baseline_files import CommittedBaseline
 from training.errors import ConfigurationError
@@ -36,6 +37,12 @@ class Row(Strict):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     staleness: StalenessSetup = StalenessSetup()
     compression: CompressionSetup | None = None
+
+    @property
+    def crossing(self) -> Crossing:
+        """The same, for a computation in one process."""
+        aged, told = self.staleness.config(), self.compression
+        return Crossing(aged.delay, aged.decay, None if told is None else (told.keep_percent, told.bits))
 
 
 class DiagnosticRow(Strict):

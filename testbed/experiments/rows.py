@@ -15,8 +15,12 @@ from typing import Any
 
 import testbed
 from chaos.scenario import Scenario
+from testbed.api import one_blas_thread
 from testbed.engines.base import ProgressSink
 from testbed.environment import versions
+from testbed.experiments.baseline import Committed
+from testbed.experiments.matrix import Row
+from testbed.experiments.one_process import train
 from testbed.run_folder import write_json
 from training.numerics import fingerprint
 
@@ -53,6 +57,18 @@ class RowRunner:
         if result.verdict != "unknown":
             write_json(path, row)
         return row, False
+
+    def compute(self, row: Row, scenario: Scenario, committed: Committed, shards: int) -> tuple[dict[str, Any], bool]:
+        """As `run`, in this process: no roles, so nothing is verified and the verdict is unknown."""
+        path, digest = self.home / f"{row.name}.json", self._digest(scenario)
+        before = _read(path)
+        if before.get("digest") == digest:
+            return before, True
+        with one_blas_thread():
+            found = train(committed.baseline, committed.corpus, shards, row.crossing)
+        kept = {"name": row.name, "digest": digest, **dict.fromkeys(KEPT), **found, "verdict": "unknown"}
+        write_json(path, kept | {"reasons": ["computed in one process; nothing was verified"]})
+        return _read(path), False
 
     def _digest(self, scenario: Scenario) -> str:
         parts = [scenario.model_dump(mode="json"), self.engine, fingerprint(), versions()]
