@@ -24,7 +24,14 @@ EXACT = [
     name for name in SHARDED
     if name not in ("shards-stale", "shards-decay", "shards-top50-6bit")
 ]  # fmt: skip
-ON_LOCAL = ["shards-clean", "shards-jitter-reorder", "shards-partial-commit", "shards-kill-forward", "shards-rollback"]
+ON_LOCAL = [
+    "shards-clean",
+    "shards-jitter-reorder",
+    "shards-partial-commit",
+    "shards-kill-forward",
+    "shards-six-kills",
+    "shards-rollback",
+]
 
 
 def central(scenario: Scenario) -> tuple[str, float]:
