@@ -105,4 +105,5 @@ def test_the_wheel_carries_the_data(wheel: zipfile.ZipFile) -> None:
     """Scenarios, schemas and templates lie in the packages; the wire contract is put beside its generated code."""
     expected = {path.relative_to(ROOT).as_posix() for pattern in DATA for path in ROOT.glob(pattern)}
     expected |= {f"services/wire/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("proto/**/*.proto")}
+    expected |= {f"testbed/experiments/committed/{path.name}" for path in (ROOT / "experiments").glob("*.*")}
     assert expected <= set(wheel.namelist())

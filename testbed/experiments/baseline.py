@@ -50,8 +50,9 @@ class Committed:
 
 
 def experiments_folder(given: Path | None = None) -> Path:
-    """The folder asked for, ./experiments, or the one beside this package. Raises ConfigurationError."""
-    places = [given] if given is not None else [Path(_FOLDER), Path(__file__).resolve().parents[2] / _FOLDER]
+    """The folder asked for, ./experiments, that of the checkout, or what was installed. Raises ConfigurationError."""
+    here = Path(__file__).resolve()
+    places = [Path(_FOLDER), here.parents[2] / _FOLDER, here.parent / "committed"] if given is None else [given]
     for place in places:
         if (place / CONFIG_FILE).is_file():
             return place

@@ -13,6 +13,7 @@ from testbed.plants import (  # noqa: F401 - each registers its bugs
     liveness,
     members,
     samples,
+    shard_members,
     shard_states,
     shards,
     state,
