@@ -71,13 +71,13 @@ def findings(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Of the rows without delay: those that no other one beats in bytes and in loss alike, by bytes."""
     plain = [row for row in rows if "decay" not in row["name"] and row["name"].startswith("top")]
-    kept = [
-        row for row in plain
-        if not any(
-            other["payload_bytes"] <= row["payload_bytes"] and other["mean"] < row["mean"] for other in plain
-        )
-    ]  # fmt: skip
+    kept = [row for row in plain if not any(_beats(other, row) for other in plain)]
     return [row["name"] for row in sorted(kept, key=lambda row: row["payload_bytes"])]
+
+
+def _beats(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    mine, its = ((row["payload_bytes"], row["mean"]) for row in (one, other))
+    return mine != its and mine[0] <= its[0] and mine[1] <= its[1]
 
 
 def csv_of(document: Document) -> str:
