@@ -54,8 +54,8 @@ def write_plan(path: str, spec: ShardSpec, snapshot: ShardSnapshot) -> tuple[Dis
     """Make the file durable under `path`."""
     folder, temporary = posixpath.dirname(path), path + ".tmp"
     return (
-        MakeDir(FOLDER), MakeDir(folder), SyncDir(FOLDER), WriteFile(temporary, encode(spec, snapshot)),
-        SyncFile(temporary), Rename(temporary, path), SyncDir(folder),
+        MakeDir(FOLDER), SyncDir(posixpath.dirname(FOLDER)), MakeDir(folder), SyncDir(FOLDER),
+        WriteFile(temporary, encode(spec, snapshot)), SyncFile(temporary), Rename(temporary, path), SyncDir(folder),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from services.records import (
     ShardPrepared,
     ShardProven,
     ShardsCommitted,
+    ShardsEvaluated,
     ShardsOpened,
     ShardsRolledBack,
     ShardsSwapped,
@@ -113,6 +114,7 @@ class Rules:
         self._promised = 0
         self._promised_end = "finished"
         self._refused = 0
+        self._evaluated: set[int] = set()  # steps
         self._unproved: set[int] = set()  # shards of which nobody told so far that they stand at the commit
         self._handlers: dict[type, Callable[[Entry], None]] = {
             Admitted: self._admitted, Died: self._died, Regrouped: self._regrouped, ShardsOpened: self._opened,
@@ -121,6 +123,7 @@ class Rules:
             ShardPrepared: self._prepared, BoundarySent: self._member, BoundaryUsed: self._member,
             Durable: self._persisted, Recovered: self._decision, Healed: self._heal, Finished: self._finished,
             Refused: self._refuse, Expectation: self._expect,
+            ShardsEvaluated: self._evaluation,
         }  # fmt: skip
 
     def on_fact(self, entry: Entry) -> None:
@@ -212,7 +215,24 @@ class Rules:
         self._check("consistent cut", whole, fact.step, COORDINATOR, "a step was opened without every shard", entry.seq)
         what = f"step {fact.step} was opened although nobody told that shards {sorted(self._unproved)} had swapped"
         self._check("consistent cut", not self._unproved, fact.step, COORDINATOR, what, entry.seq)
+        self._require_evaluation(entry, fact.step - 1)
         self._told(entry, f"open {fact.step}.{fact.attempt}", fact.step)
+
+    def _evaluation(self, entry: Entry) -> None:
+        assert isinstance(entry.fact, ShardsEvaluated)
+        self._evaluated.add(entry.fact.step)
+
+    def _require_evaluation(self, entry: Entry, step: int, last: bool = False) -> None:
+        """What experiments compare must be there: the loss of every so many steps, the first and the last."""
+        every = self.ledger.config.get("evaluate_every", 0)
+        if self._is_read_back(entry) or not every or step in self._evaluated:
+            return
+        if last or step % every == 0:
+            self.tallies["gradient exactness"].cannot_say(f"step {step} was to be evaluated, and no loss was told")
+
+    def _is_read_back(self, entry: Entry) -> bool:
+        """From the log, by a coordinator that came back: what was told beside it may be lost with the one before."""
+        return entry.launch > 1 and (entry.source, entry.launch) not in self._fresh
 
     def _committed(self, entry: Entry) -> None:
         fact = entry.fact
@@ -225,8 +245,7 @@ class Rules:
         self._told(entry, f"commit {fact.step}.{fact.attempt}", fact.step)
         self._head = fact.step
         self._decided[fact.step] = fact
-        read_back = entry.launch > 1 and (entry.source, entry.launch) not in self._fresh
-        self._unproved = set() if read_back else set(range(1, self.ledger.shards + 1))
+        self._unproved = set() if self._is_read_back(entry) else set(range(1, self.ledger.shards + 1))
         self._alive(entry)
 
     def _swapped(self, entry: Entry) -> None:
@@ -338,7 +357,7 @@ class Rules:
             return
         count = operations.get
         files, folders = count("write", 0) + count("append", 0), count("make_dir", 0) + count("rename", 0)
-        synced = files > 0 and count("sync_file", 0) >= files and count("sync_dir", 0) >= min(folders, 2)
+        synced = files > 0 and count("sync_file", 0) >= files and count("sync_dir", 0) >= folders
         synced = synced and not count("early_rename", 0)
         told = f"{what!r} did not sync all that it wrote: {operations}"
         self._check("durability", synced, step, entry.source, told, entry.seq)
@@ -371,3 +390,5 @@ class Rules:
         what = f"finished at step {fact.step} of {due}, committed is step {self._head}"
         holds = fact.condition != "finished" or due <= fact.step == self._head
         self._check("liveness", holds, fact.step, COORDINATOR, what, entry.seq)
+        if fact.condition == "finished":
+            self._require_evaluation(entry, fact.step, last=True)

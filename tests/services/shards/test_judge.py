@@ -128,6 +128,11 @@ def test_a_step_that_is_opened_before_all_stand_at_the_last_is_noticed() -> None
     assert verdicts["consistent cut"] == "violated"
 
 
+@pytest.mark.parametrize("step", [0, 8])
+def test_an_evaluation_that_was_due_and_never_told_is_no_pass(step: int) -> None:
+    assert judged(without("ShardsEvaluated", step))["gradient exactness"] == "unknown"
+
+
 def test_nobody_is_accused_of_what_a_lost_line_seems_to_show() -> None:
     lines = list(recorded()[0])
     index = next(i for i, line in enumerate(lines) if line.kind == "ShardsCommitted")
