@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from testbed.api import one_blas_thread
-from testbed.bench import all_reduce, memory, modelled, profile, recovery, shards, simulator, steps
+from testbed.bench import all_reduce, containers, memory, modelled, profile, recovery, shards, simulator, steps
 from testbed.bench.family import Bench, Family
 from testbed.bench.figures import Figure
 from testbed.bench.machine import LoadWatch, alone
@@ -20,16 +20,22 @@ FAMILIES: tuple[Family, ...] = (
     memory.FAMILY, profile.FAMILY, modelled.FAMILY,
 )  # fmt: skip
 
+CONTAINERS: tuple[Family, ...] = (containers.UP, containers.STEPS, containers.RECOVERY, containers.FAULTS)
+OF_ENGINE = {"local": FAMILIES, "containers": CONTAINERS}
 
-def chosen(names: Sequence[str]) -> list[Family]:
-    """The families of these names, all of them for none. Raises ConfigurationError with the nearest name."""
-    known = {family.name: family for family in FAMILIES}
+
+def chosen(names: Sequence[str], engine: str = "local") -> list[Family]:
+    """The families of these names, all of that engine's for none. Raises ConfigurationError with the nearest name."""
+    if engine not in OF_ENGINE:
+        raise ConfigurationError(f"no figures of engine {engine!r}; choose one of: {', '.join(OF_ENGINE)}")
+    families = OF_ENGINE[engine]
+    known = {family.name: family for family in families}
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
             raise ConfigurationError(f"no figures are called {name!r}; {hint}")
-    return [family for family in FAMILIES if not names or family.name in names]
+    return [family for family in families if not names or family.name in names]
 
 
 def measure(

@@ -18,7 +18,8 @@ from testbed.api import carry_out
 from testbed.bench.family import Bench
 from testbed.bench.sizes import Size
 from testbed.catalog import find_scenario
-from testbed.engines.base import EngineError, ProgressSink
+from testbed.engines import engine_named
+from testbed.engines.base import Engine, EngineError, ProgressSink
 from testbed.planning import RunRequest, prepare
 
 BATCH = 32  # samples of each worker in a step
@@ -41,10 +42,14 @@ class Stopwatch:
     commits: list[Seen] = field(default_factory=list)
     kills_s: list[float] = field(default_factory=list)
     finished_s: float = 0.0
+    began_s: float = 0.0
+    up_s: dict[str, float] = field(default_factory=dict)  # when a role's first launch was there
     clock: Callable[[], float] = time.perf_counter
 
     def role(self, role: str, launch: int, state: str) -> None:
         """Kills are told right before the signal."""
+        if state == "up" and launch == 1:
+            self.up_s.setdefault(role, time.perf_counter())
         if state == "killed":
             self.kills_s.append(self.clock())
 
@@ -87,14 +92,16 @@ def training(size: Size, workers: int, steps: int, faults: tuple[AnyFault, ...] 
         sample_count=size.sample_count, feature_count=size.feature_count, class_count=size.class_count
     )
     wanted = Overrides(workers=workers, steps=steps, batch_size=BATCH, dataset=dataset)
-    disturbed = {"faults": list(faults), "fixed": not faults}
+    disturbed = {"faults": list(faults), "fixed": not any(fault.timed for fault in faults)}
     return checked(override(find_scenario("clean"), wanted).model_copy(update=disturbed), "bench")
 
 
-def measured_run(bench: Bench, scenario: Scenario, *, strategy: str = "ring", verifier: bool = True) -> Measured:
+def measured_run(
+    bench: Bench, scenario: Scenario, *, strategy: str = "ring", verifier: bool = True, engine: str | Engine = "local"
+) -> Measured:
     """Run it. Raises EngineError when it does not end as it must: a figure of a broken run would mean nothing."""
-    watch = Stopwatch()
-    document = carry_out_measured(bench, scenario, watch, strategy=strategy, verifier=verifier)
+    watch = Stopwatch(began_s=time.perf_counter())
+    document = carry_out_measured(bench, scenario, watch, engine=engine, strategy=strategy, verifier=verifier)
     return Measured(watch, time.perf_counter() - watch.finished_s if verifier else 0.0, document)
 
 
@@ -103,14 +110,14 @@ def carry_out_measured(
     scenario: Scenario,
     watch: ProgressSink,
     *,
-    engine: str = "local",
+    engine: str | Engine = "local",
     strategy: str,
     verifier: bool = True,
 ) -> dict[str, Any]:
     """The run's document. Raises EngineError as `measured_run` does."""
-    out = bench.scratch("run")
-    prepared = prepare(RunRequest(scenario=scenario, engine=engine, strategy=strategy, out=Path(out)))
-    prepared = replace(prepared, plan=replace(prepared.plan, verifier=verifier))
+    out, where = bench.scratch("run"), engine_named(engine) if isinstance(engine, str) else engine
+    prepared = prepare(RunRequest(scenario=scenario, engine=where.name, strategy=strategy, out=Path(out)))
+    prepared = replace(prepared, plan=replace(prepared.plan, verifier=verifier), engine=where)
     result = carry_out(prepared, watch)
     expected = "pass" if verifier else "unknown"
     if result.verdict != expected or result.document["stop_condition"] != "finished":

@@ -23,7 +23,7 @@ def _measure(bench: Bench) -> list[Figure]:
     rounds = 1 if bench.quick else 3
     for number in range(rounds):
         bench.say(f"recovery, round {number + 1} of {rounds}: two kills, then torchelastic")
-        own_ms += recovery_ms(measured_run(bench, training(B288, WORKERS, _STEPS, _kills())).watch)
+        own_ms += recovery_ms(measured_run(bench, training(B288, WORKERS, _STEPS, kills())).watch)
         if bench.torch is not None:
             peer_ms += [line["ms"] for line in bench.torch.run("elastic_recovery.py", "4", timeout_s=TIMEOUT_S)]
     name = "recovery.sigkill_to_next_commit"
@@ -36,7 +36,8 @@ def _measure(bench: Bench) -> list[Figure]:
     ]
 
 
-def _kills() -> tuple[Kill, ...]:
+def kills() -> tuple[Kill, ...]:
+    """Two, by the clock."""
     victims = zip((4, 3), _KILLS_AT_MS, strict=True)
     return tuple(
         Kill(kind="kill", target=f"worker-{worker}", trigger=TimeTrigger(at_ms=at_ms)) for worker, at_ms in victims

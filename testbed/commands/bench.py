@@ -20,12 +20,13 @@ def bench(
         list[str] | None,
         typer.Option(help="One family (a wrong name lists them all); may be repeated."),
     ] = None,
+    engine: Annotated[str, typer.Option(help="Whose figures: local (with the simulator's) or containers.")] = "local",
 ) -> None:
     """Measure: steps, recovery, exchange, layer shards and simulator, with medians, spread, peers and goals."""
     from testbed.bench.families import chosen, measure
     from testbed.bench.table import summary, table
 
-    families = chosen(only or [])
+    families = chosen(only or [], engine)
     figures = []
     for family, found in measure(families, quick=quick, say=lambda line: typer.echo(line, err=True)):
         figures += found

@@ -99,6 +99,8 @@ def _service(spec: ContainerSpec, hidden: frozenset[str]) -> dict[str, Any]:
         service["healthcheck"] = {"disable": True}
     if spec.memory_bytes:
         service |= {"mem_limit": spec.memory_bytes, "memswap_limit": spec.memory_bytes}
+    if spec.sysctls:
+        service["sysctls"] = dict(spec.sysctls)
     if spec.cpus:
         service["cpus"] = spec.cpus
     return service

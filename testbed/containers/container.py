@@ -41,6 +41,7 @@ class ContainerSpec:
     health_check: bool = True  # the image's own; off where the driver hears from the role anyway
     memory_bytes: int = 0  # 0: no limit
     cpus: float = 0.0
+    sysctls: Mapping[str, str] = field(default_factory=dict)  # of its network namespace
 
     @property
     def labels(self) -> dict[str, str]:

@@ -187,6 +187,7 @@ class Docker:
             mem_limit=spec.memory_bytes or None,
             memswap_limit=spec.memory_bytes or None,  # the same: no swap on top
             nano_cpus=round(spec.cpus * 1e9) or None,
+            sysctls=dict(spec.sysctls) or None,
             port_bindings=dict.fromkeys(spec.ports, ("127.0.0.1", None)),  # a free one, given by the daemon
             mounts=[Mount(inside, str(outside), type="bind") for outside, inside in spec.folders],
         )

@@ -50,6 +50,7 @@ _API_PORT, _FIRST_PORT = 8474, 20000
 _EXPIRES_S = 6 * 3600
 _CALL_S = 60.0  # a loaded machine starts a container slowly
 _READY_S = 20.0
+_GIVES_UP_SOON = {"net.ipv4.tcp_syn_retries": "1"}  # while a proxy dials a dead role's address, it takes nobody
 _ADDRESS_FREE_S = 5.0
 
 
@@ -231,6 +232,7 @@ class ContainerPlace:
             command=("-host", "toxiproxy-control"),  # its interface is bound on that network and nowhere else
             whose=self._whose,
             role=_TOXIPROXY,
+            sysctls=_GIVES_UP_SOON,
             launch=1,
             attachments=(Attachment(links), Attachment(control, ("toxiproxy-control",))),
             ports=(_API_PORT,),

@@ -83,6 +83,9 @@ _TICK_S = 0.5
 class LocalEngine:
     """See the module's docstring."""
 
+    def __init__(self, *, proxied: bool = False) -> None:
+        self._proxied = proxied  # what Toxiproxy costs is to be measured
+
     @property
     def name(self) -> str:
         return "local"
@@ -92,7 +95,7 @@ class LocalEngine:
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         """One run, start to end. Raises EngineError; KeyboardInterrupt passes through, with nothing left behind."""
-        return run(run_in(LocalPlace(plan, folder), plan, folder, progress))
+        return run(run_in(LocalPlace(plan, folder, proxied=self._proxied), plan, folder, progress))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,13 @@ def refusals_here(scenario: Scenario, strategy: str) -> list[str]:
 class LocalPlace:
     """A `Place`."""
 
-    def __init__(self, plan: RunPlan, folder: RunFolder) -> None:
+    def __init__(self, plan: RunPlan, folder: RunFolder, *, proxied: bool = False) -> None:
+        """`proxied`: a Toxiproxy stands between the roles although nothing disturbs their links."""
         self._plan = plan
         self._folder = folder
         self._settings = write_settings(plan, folder)
         self._environment = environment(plan.token)
+        self._proxied = proxied or any(isinstance(fault, LinkFault) for fault in plan.scenario.faults)
         self._group: ProcessGroup | None = None
         self._server: ToxiproxyProcess | None = None
         self._links: ProxiedLinks | None = None
@@ -60,7 +62,7 @@ class LocalPlace:
 
     async def open(self, ears: Ears) -> None:
         self._group = ProcessGroup(ears.exited)
-        if any(isinstance(fault, LinkFault) for fault in self._plan.scenario.faults):
+        if self._proxied:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, self._open_links, loop, ears)
             self._guard = loop.create_task(self._tell_its_end(ears))

@@ -5,12 +5,8 @@ What is left is asked of the daemon by label, and of nothing else: other things 
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +14,21 @@ import pytest
 
 import testbed
 from chaos.scenario import parse_scenario
+from tests.conformance.container_runs import (
+    GONE_WITHIN_S,
+    UP_WITHIN_S,
+    connected,
+    left_of,
+    run_id_of,
+    running,
+    toxiproxy_of,
+)
 from tests.testbed.waiting import wait_until
 
 if TYPE_CHECKING:
     from testbed.containers.docker_adapter import Docker
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(300)]
-ROOT = Path(__file__).resolve().parents[2]
-UP_WITHIN_S = 120.0
-GONE_WITHIN_S = 60.0
 SLOW = """\
 name: slow-link
 title: What worker-2 says to the coordinator takes longer for a while
@@ -45,21 +47,13 @@ faults:
 
 @pytest.fixture
 def docker() -> Iterator[Docker]:
-    from testbed.containers.docker_adapter import Docker
-
-    connected = Docker.connect(os.environ, timeout_s=60.0)
-    yield connected
-    connected.close()
-
-
-def left_of(docker: Docker, run_id: str) -> list[str]:
-    """Names of what the daemon still has of that run."""
-    return [one.name for one in docker.containers(run_id=run_id)] + list(docker.networks(run_id=run_id))
+    with connected() as daemon:
+        yield daemon
 
 
 @pytest.mark.parametrize(
     ("scenario", "strategy"),
-    [("clean", "ring"), ("clean", "ps"), ("kill-at-reduce", "ring"), ("kill-coordinator-tell", "ps")],
+    [("kill-at-reduce", "ring"), ("kill-coordinator-tell", "ps")],  # test_container_scenarios.py has all the others
 )
 def test_it_ends_as_in_the_simulator(scenario: str, strategy: str, tmp_path: Path, docker: Docker) -> None:
     expected = testbed.run(scenario, "sim", strategy=strategy, out=tmp_path / "sim").document
@@ -87,35 +81,6 @@ def test_a_latency_is_measured_on_the_trainings_own_link(tmp_path: Path, docker:
     assert left_of(docker, document["run_id"]) == []
 
 
-@contextmanager
-def running(folder: Path, scenario: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """`gradstorm run SCENARIO --engine containers` in a process of its own, and the file of its progress."""
-    told = folder / "stderr"
-    command = [sys.executable, "-m", "testbed.cli", "run", scenario, "--engine", "containers"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with (
-        told.open("w") as stderr,
-        subprocess.Popen(
-            [*command, "--out", str(folder / "run")],
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            env=environment,
-            text=True,
-            start_new_session=True,
-        ) as driver,
-    ):
-        try:
-            yield driver, told
-        finally:
-            driver.kill()
-
-
-def run_id_of(folder: Path) -> str:
-    from testbed.run_folder import RunFolder
-
-    return str(RunFolder(folder / "run").manifest()["run_id"])
-
-
 def test_an_interrupted_command_leaves_nothing(tmp_path: Path, docker: Docker) -> None:
     with running(tmp_path, "pause-past-lease") as (driver, told):
         assert wait_until(lambda: " stopped\n" in told.read_text(), UP_WITHIN_S), told.read_text()
@@ -126,12 +91,18 @@ def test_an_interrupted_command_leaves_nothing(tmp_path: Path, docker: Docker) -
     assert left_of(docker, run_id_of(tmp_path)) == []
 
 
-def test_the_next_run_removes_what_a_killed_driver_left(tmp_path: Path, docker: Docker) -> None:
-    with running(tmp_path, "pause-past-lease") as (driver, told):
-        assert wait_until(lambda: " stopped\n" in told.read_text(), UP_WITHIN_S), told.read_text()
+def test_the_next_run_removes_what_a_driver_left_that_was_killed_in_a_partition(tmp_path: Path, docker: Docker) -> None:
+    """Bug kind 18, dirty start."""
+
+    def cut() -> bool:
+        toxiproxy = toxiproxy_of(docker, tmp_path)
+        return toxiproxy is not None and any(proxy.toxics for proxy in toxiproxy.proxies().values())
+
+    with running(tmp_path, "partition-heal") as (driver, told):
+        assert wait_until(cut, UP_WITHIN_S), told.read_text()
         driver.kill()
     left = run_id_of(tmp_path)
     assert left_of(docker, left)
-    after = testbed.run("clean", "containers", strategy="ring", out=tmp_path / "next").document
+    after = testbed.run("partition-heal", "containers", strategy="ring", out=tmp_path / "next").document
     assert after["verdict"] == "pass", (after["reasons"], after["aborted"])
     assert left_of(docker, left) == left_of(docker, after["run_id"]) == []
