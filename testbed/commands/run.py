@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,7 +106,7 @@ def _carry_out(
     prepared = prepare()
     _say(f"run {prepared.plan.config.run_id} in {prepared.folder_path}")
     try:
-        with make_sink(_picture(prepared)) as sink:
+        with _neighbours_resting(prepared), make_sink(_picture(prepared)) as sink:
             result = carry_out(prepared, _as_sink(sink))
     except KeyboardInterrupt:
         _say(f"interrupted; no process is left, what there is of the run is in {prepared.folder_path}")
@@ -116,6 +117,20 @@ def _carry_out(
     else:
         typer.echo("\n".join([*report_lines(result), *_compared(document)]))
     raise typer.Exit(result.exit_code)
+
+
+@contextlib.contextmanager
+def _neighbours_resting(prepared: Any) -> Iterator[None]:
+    """A run in containers has the machine for itself: testbeds that stand open no step meanwhile."""
+    if prepared.engine.name != "containers":
+        yield
+        return
+    from testbed.hand.resting import at_rest
+
+    with at_rest() as names:
+        for name in names:
+            _say(f"testbed {name} rests meanwhile")
+        yield
 
 
 def _picture(prepared: Any) -> Any:

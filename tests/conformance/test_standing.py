@@ -146,6 +146,15 @@ def test_two_side_by_side_do_not_meet(home: Path, docker: Docker) -> None:
     assert wait_until(lambda: status(other)["step"] > step, BOUND_S)
 
 
+def test_it_rests_while_a_scenario_runs_and_goes_on_afterwards(home: Path, docker: Docker) -> None:
+    name = up("--pace-ms", "20")
+    ended = gradstorm("run", "clean", "--engine", "containers")
+    assert ended.returncode == 0, ended.stderr
+    assert f"testbed {name} rests meanwhile" in ended.stderr
+    step = status(name)["step"]
+    assert wait_until(lambda: status(name)["step"] > step, BOUND_S)
+
+
 def test_what_a_killed_driver_left_goes_with_clean(home: Path, docker: Docker) -> None:
     from testbed.hand.control import find_standing
 
