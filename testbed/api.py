@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from chaos.scenario import Scenario
-from testbed.engines.base import ProgressSink, RunPlan, Silent
+from testbed.engines.base import EngineError, ProgressSink, RunPlan, Silent
 from testbed.environment import BLAS_THREAD_SETTINGS, blas, git_commit, versions
+from testbed.exit_codes import ExitCode
 from testbed.final_state import own_fingerprint
 from testbed.lan.settings import LanSettings
 from testbed.planning import Prepared, RunRequest, prepare, prepare_replay
 from testbed.report_page.page import write_page
 from testbed.results import RunResult, compose, judged_again
-from testbed.run_folder import RunFolder, find_run, process_marker
+from testbed.run_folder import RunFolder, RunFolderError, find_run, process_marker
 
 
 def run(  # noqa: PLR0913 - one argument for each option of the command line
@@ -93,9 +94,19 @@ def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunRe
         folder.write_manifest(_manifest(prepared, plan))
         outcome = prepared.engine.run(plan, folder, progress or Silent())
         result = compose(plan, prepared.engine.name, folder, outcome)
+        _write(folder, result, progress or Silent())
+        return result
+
+
+def _write(folder: RunFolder, result: RunResult, progress: ProgressSink) -> None:
+    """The verdict and its page. A run that a full disk has stopped says so, whether or not it can be written down."""
+    try:
         folder.write_verdict(result.document)
         write_page(folder)
-        return result
+    except (RunFolderError, OSError) as error:
+        if result.exit_code is not ExitCode.STOPPED:
+            raise EngineError(str(error)) from error
+        progress.note(str(error))
 
 
 @contextlib.contextmanager

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from typing import Any
 
 import structlog
 
 from services.shell.options import ShellOptions
+
+
+class _Lines:
+    """Writes lines to standard error. A disk that is full takes no more of them: that ends the log, not the role."""
+
+    def msg(self, message: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), f"{message}\n".encode())
+
+    log = debug = info = warn = warning = error = critical = exception = msg
 
 
 def role_log(options: ShellOptions, position: dict[str, int]) -> Any:
@@ -29,7 +41,7 @@ def host_log(role: str) -> Any:
 
 def _json_log(*first: Any) -> Any:
     return structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
+        _Lines(),
         processors=[
             *first,
             structlog.processors.add_log_level,

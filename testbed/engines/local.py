@@ -62,7 +62,7 @@ from services.shell.loop import run
 from services.shell.rooted_disk import RootedDisk
 from testbed.engines.base import NO_VERIFIER, EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
-from testbed.engines.driver_log import log_to
+from testbed.engines.driver_log import driver_log
 from testbed.engines.local_cast import first_cast
 from testbed.engines.local_place import LocalPlace, refusals_here
 from testbed.engines.local_roles import LocalRoles, all_but_verifier
@@ -134,8 +134,8 @@ _Item = _Said | _Exited | _Rang | _Unexplained | _Nudge | LinkMeasured | EngineE
 
 async def run_in(place: Place, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
     """One run with its roles in that place, which is closed afterwards."""
-    with (folder.logs / "driver.1.log").open("a", encoding="utf-8") as log_file:
-        run = LocalRun(place, plan, folder, progress, log_to(log_file))
+    with driver_log(folder.logs / "driver.1.log") as log:
+        run = LocalRun(place, plan, folder, progress, log)
         try:
             return await run.go()
         finally:
@@ -296,7 +296,7 @@ class LocalRun:
         self._roles.ledger.ended(role, launch, thing.recorded)
         if thing.unstored:
             self._log.warning("records unstored", of=role, launch=launch, unstored=thing.unstored)
-        if role == COORDINATOR and thing.condition not in ("finished", "shutdown", "crashed", "orphaned"):
+        if role in (COORDINATOR, VERIFIER) and thing.condition not in ("finished", "shutdown", "crashed", "orphaned"):
             self._stop(thing.condition, thing.reason)
 
     async def _exited(self, role: str, launch: int, exit_code: int) -> None:

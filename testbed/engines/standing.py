@@ -28,7 +28,7 @@ from testbed.containers.health_probe import why_unhealthy
 from testbed.containers.labels import this_driver
 from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RunPlan
 from testbed.engines.compose_place import ComposePlace
-from testbed.engines.driver_log import log_to
+from testbed.engines.driver_log import driver_log
 from testbed.engines.local import LocalRun
 from testbed.engines.local_cast import first_cast
 from testbed.hand.control import Answer, ControlServer, Standing, remove_control, write_control
@@ -73,8 +73,8 @@ class StandingEngine:
 
     async def _run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         place = ComposePlace(plan, folder, progress)
-        with (folder.logs / "driver.1.log").open("a", encoding="utf-8") as log_file:
-            run = StandingRun(place, plan, folder, progress, log_to(log_file))
+        with driver_log(folder.logs / "driver.1.log") as log:
+            run = StandingRun(place, plan, folder, progress, log)
             run.stand(self._picture, self._pace_ms, self._told_up)
             try:
                 return await run.go()
