@@ -305,8 +305,9 @@ class Driver:
         if self._finished:
             return []
         idle_ms = self._board.now_ms - self._progress_ms
-        if idle_ms < self._stall_ms:
-            left_ms = self._stall_ms - idle_ms
+        nobody_yet = not self._opened_once and not self._board.running  # the engine bounds that wait, and says who
+        if idle_ms < self._stall_ms or nobody_yet:
+            left_ms = self._stall_ms if nobody_yet else self._stall_ms - idle_ms
             return [DriverSetTimer(WATCHDOG, max(1.0, left_ms))]  # a rest of rounding would be due at once, for ever
         waits = "; ".join(self.waiting) or "no fault is outstanding"
         return self._abort(f"no step moved for {idle_ms:.0f} ms, since {self._progress_ms:.0f} ms; {waits}")

@@ -25,7 +25,14 @@ from services.shell.options import TOKEN_VARIABLE
 from testbed.containers.addresses import Addresses, create_with_own_subnet
 from testbed.containers.container import Attachment, ContainerSpec, ContainerState
 from testbed.containers.docker_adapter import Docker
-from testbed.containers.docker_errors import DockerError, DockerRefused, ImageMissing, NotRunning
+from testbed.containers.docker_errors import (
+    DockerError,
+    DockerHung,
+    DockerRefused,
+    DockerUnavailable,
+    ImageMissing,
+    NotRunning,
+)
 from testbed.containers.docker_events import ContainerEvent, EventWatcher
 from testbed.containers.health_probe import ROLE_PORT
 from testbed.containers.image_source import why_stale
@@ -182,6 +189,8 @@ class ContainerPlace:
                 ours = docker.containers(run_id=self._whose.run_id)
                 list(several.map(lambda container: _removed(docker, container.id), ours))
             sweep(docker, of_run(self._whose.run_id))
+        except (DockerUnavailable, DockerHung) as error:  # what the run failed of is told, not this
+            self._progress.note(f"containers may be left, `gradstorm clean` removes them: {error}")
         finally:
             docker.close()
 

@@ -70,7 +70,7 @@ from testbed.engines.place import Ears, Place
 from testbed.engines.process import log_tail
 from testbed.run_folder import RunFolder
 
-CONNECT_S = 60.0  # from the start of a process until it dials us
+CONNECT_S = 120.0  # from the start of a process until it dials us
 LEAVE_S = 15.0  # for the roles to end by themselves once the run is over
 ACCOUNT_S = 2.0  # for the last words of a role that has exited
 VERDICT_S = 180.0  # for the verifier to catch up and judge

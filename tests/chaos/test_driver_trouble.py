@@ -8,6 +8,7 @@ from chaos.actions import (
     AbortRun,
     Action,
     ApplyLinkFault,
+    DriverSetTimer,
     DriverTimer,
     FreezeTimers,
     Kill,
@@ -16,6 +17,7 @@ from chaos.actions import (
     Resume,
     RoleExited,
     RoleStood,
+    RunBegan,
     Tell,
     ThawTimers,
     UndoLinkFault,
@@ -333,3 +335,13 @@ def test_a_worker_that_comes_in_at_another_step_is_told() -> None:
     lines = missed(play.fact(700, Proven(2, 5, 6, 2, "", "")))
     assert lines == ["1-kill-worker-2: worker-2 takes part from step 7 on, not from step 9"]
     assert missed(play.opened(710, 9)) == []
+
+
+def test_a_machine_that_takes_long_to_start_anybody_is_no_run_that_stands_still() -> None:
+    play = Play(load_scenario("clean"), begun=False)
+    play.feed(0, RunBegan())
+    waited = play.feed(100_000, DriverTimer("watchdog"))
+    assert [type(action) for action in waited] == [DriverSetTimer]
+    play.launch(100_001, "coordinator")
+    aborted = play.feed(200_000, DriverTimer("watchdog"))
+    assert any(isinstance(action, AbortRun) for action in aborted)
