@@ -37,6 +37,7 @@ EPS = 2.0**-52
 TOLERANCE_FLOORS = 4.0
 SLICE_ELEMENTS = 8192  # 64 KiB of a large array at a time
 PER_SAMPLE_ELEMENTS_MAX = 1 << 18  # samples x parameters of one step up to which samples are differentiated singly
+STACKED_ELEMENTS_MAX = 1 << 18  # contributors x parameters up to which one trace is made for all contributors
 
 Ids = npt.NDArray[np.int64]
 
@@ -101,6 +102,9 @@ class Reference:
         with np.errstate(all="ignore"):
             if samples * self.parameter_count <= PER_SAMPLE_ELEMENTS_MAX:
                 return self._by_sample(questions)
+            groups = [len(ids) for question in questions for ids in question.groups]
+            if len(groups) * self.parameter_count <= STACKED_ELEMENTS_MAX and len(set(groups)) == 1:
+                return self._by_stacked_group(questions)
             return self._by_group(questions)
 
     def losses(self, question: Question) -> Losses:
@@ -150,20 +154,29 @@ class Reference:
         single = _flat(self._gradient(parts, x, y), len(rows))
         high, low = sum_segments(single, None, sizes)
         if (sizes == sizes[0]).all():
-            floors = self._floors_of_equal_groups(questions, sizes, rows)
+            floors = _flat(_magnitude_sums(*self._stacked(questions, sizes, rows)), len(sizes))
         else:
             magnitudes = _flat(_magnitude_sums(parts, x, y), len(rows))
             floors = np.add.reduceat(magnitudes, sizes.cumsum() - sizes, axis=0)
         return _answers(questions, sizes, high, low, floors)
 
-    def _floors_of_equal_groups(self, questions: Sequence[Question], sizes: Ids, rows: Ids) -> Array:
-        """Magnitudes summed over each group, all groups at once: (S, n, d) @ (S, d, c). (S, P)"""
+    def _by_stacked_group(self, questions: Sequence[Question]) -> Answers:
+        """One trace for all contributors of the same number of samples, each with its own copy of the parameters."""
+        groups = [ids for question in questions for ids in question.groups]
+        sizes = np.array([len(ids) for ids in groups])
+        parts, x, y = self._stacked(questions, sizes, np.array([sample for ids in groups for sample in ids]))
+        sums = _flat(self._gradient(parts, x, y), len(sizes))
+        floors = _flat(_magnitude_sums(parts, x, y), len(sizes))
+        return _answers(questions, sizes, sums, np.zeros_like(sums), floors)
+
+    def _stacked(self, questions: Sequence[Question], sizes: Ids, rows: Ids) -> tuple[tuple[Array, ...], Array, Array]:
+        """Parameters, features and targets of groups of one size, for all groups at once: (S, n, d) @ (S, d, c)."""
         flat = np.array([question.parameters for question in questions])
         flat = flat.repeat([len(question.groups) for question in questions], axis=0)
         parts = tuple(part[:, None, :] if part.ndim == 2 else part for part in self._parts(flat))
         shape = (len(sizes), int(sizes[0]), -1)
         x, y = self._features[rows].reshape(shape), self._targets[rows].reshape(shape)
-        return _flat(_magnitude_sums(parts, x, y), len(sizes))
+        return parts, x, y
 
     def _by_group(self, questions: Sequence[Question]) -> Answers:
         """One trace for each contributor; its samples are added by the backward pass itself, contributors in

@@ -51,6 +51,26 @@ def test_production_is_within_a_few_noise_floors(name: str, scale: float, sizes:
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_contributors_differentiated_together_and_one_by_one(name: str) -> None:
+    config, random = MODELS[name], np.random.default_rng(3)
+    reference = reference_of(config, random.normal(size=(40, 6)), random.integers(0, 4, 40))
+    questions = [
+        Question(
+            random.normal(size=parameter_count(config)), tuple(tuple(random.permutation(40)[:5]) for _ in range(3))
+        )
+        for _ in range(2)
+    ]
+    together, singly = reference._by_stacked_group(questions), reference._by_group(questions)
+    for place in range(2):
+        difference = np.abs(together.unions[place] - singly.unions[place]).max()
+        assert difference <= TOLERANCE_FLOORS * singly.union_floors[place]
+    assert np.allclose(together.groups, singly.groups, rtol=1e-12, atol=1e-14)
+    assert np.allclose(together.group_floors, singly.group_floors, rtol=1e-12)
+    assert np.allclose(together.union_floors, singly.union_floors, rtol=1e-12)
+    assert (together.counts.tolist(), together.starts.tolist()) == (singly.counts.tolist(), singly.starts.tolist())
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_finite_differences(name: str) -> None:
     config = MODELS[name]
     random = np.random.default_rng(2)
