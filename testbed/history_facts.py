@@ -7,6 +7,7 @@ Damaged lines are passed over; judging them is the verifier's business.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +29,12 @@ class Told:
 
 def read_facts(path: Path, kinds: Iterable[type[Fact]]) -> Iterator[Told]:
     """The facts of these kinds in the history at `path`, in order; none when there is no history."""
-    marks = [f'"kind":"{kind.__name__}"'.encode() for kind in kinds]
+    wanted = re.compile(f'"kind":"(?:{"|".join(kind.__name__ for kind in kinds)})"'.encode())
     if not path.exists():
         return
     with path.open("rb") as file:
         for line in file:
-            if any(mark in line for mark in marks):
+            if wanted.search(line):
                 told = _told(line)
                 if told is not None:
                     yield told
