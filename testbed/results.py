@@ -7,7 +7,7 @@ data. `params_sha256` is over the parameters as little-endian float64 in the ord
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,9 @@ class RunResult:
 def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcome) -> RunResult:
     """Put the document together; writes nothing."""
     final = final_part(plan, folder)
+    exits = [asdict(one) for one in outcome.exits]
     unlike = unlike_proved(final, outcome.verdict.get("final", {}), outcome.stop_condition)
+    unlike = unlike or _crashes(exits, outcome.stop_condition)
     verdict = _verdict(outcome.verdict, outcome.aborted or unlike)
     code = exit_code_of(verdict, outcome.stop_condition)
     document = {
@@ -72,7 +74,7 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         **history_part(folder),
         **final,
         "numerics": _numerics(plan, folder),
-        "exits": [asdict(one) for one in outcome.exits],
+        "exits": exits,
         "replay": f"gradstorm replay {folder.path}",
     }
     return RunResult(document, folder.path, code)
@@ -92,6 +94,7 @@ def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
     condition = str(verdict.get("condition", ""))
     kept = {**dict.fromkeys(FINAL), **saved}
     unlike = unlike_proved(kept, verdict.get("final", {}), condition) if saved else ""
+    unlike = unlike or _crashes(saved.get("exits", []), condition)
     word = _verdict(verdict, str(saved.get("aborted", "")) or unlike)
     code = exit_code_of(word, condition)
     document = {
@@ -161,6 +164,12 @@ def _verdict(told: Mapping[str, Any], aborted: str) -> str:
     verdict = str(told.get("verdict", "unknown"))
     assert verdict in _VERDICTS, f"a verdict is {verdict!r}"
     return "unknown" if aborted and verdict == "pass" else verdict
+
+
+def _crashes(exits: Sequence[Mapping[str, Any]], condition: str) -> str:
+    """Processes of a finished run that ended badly unasked: whatever is proved, something happened unaccounted for."""
+    unasked = [f"{one['role']} ended with code {one['exit_code']}" for one in exits if not one["expected"]]
+    return f"{', '.join(unasked)}, and no fault asked for it; see logs/" if unasked and condition == "finished" else ""
 
 
 def _invariant(entry: Mapping[str, Any]) -> dict[str, Any]:

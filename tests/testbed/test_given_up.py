@@ -10,7 +10,7 @@ import pytest
 import testbed
 from services.messages import Finish
 from services.roles.worker import Worker
-from testbed.engines.base import EngineOutcome, Silent
+from testbed.engines.base import EngineOutcome, RoleExit, Silent
 from testbed.engines.evidence_ledger import EvidenceLedger
 from testbed.engines.sim import _Session
 from testbed.exit_codes import ExitCode
@@ -38,6 +38,19 @@ def test_verdict_and_code(
     result = compose(prepared.plan, "sim", folder, EngineOutcome(verdict, (), stop, "", aborted))
     assert (result.verdict, result.exit_code) == (expected, code)
     assert result.passed == (code is ExitCode.PASS)
+
+
+def test_a_role_that_crashed_unasked_makes_it_unknown_now_and_when_it_is_judged_again(tmp_path: Path) -> None:
+    prepared = prepare(RunRequest(scenario="clean", engine="sim", out=tmp_path / "run"))
+    folder = RunFolder.create(prepared.folder_path)
+    folder.write_manifest(dict.fromkeys(("run_id", "scenario", "engine", "strategy", "seed", "plants"), ""))
+    told = {"verdict": "pass", "condition": "finished"}
+    exits = (RoleExit("worker-1", 1, -9, True, "a fault"), RoleExit("worker-2", 1, 70, False, "a traceback"))
+    result = compose(prepared.plan, "sim", folder, EngineOutcome(told, exits, "finished", "", ""))
+    folder.write_verdict(result.document)
+    for one in (result, judged_again(folder, told)):
+        assert (one.verdict, one.exit_code) == ("unknown", ExitCode.UNKNOWN)
+        assert one.document["reasons"][-1] == "worker-2 ended with code 70, and no fault asked for it; see logs/"
 
 
 def test_a_run_that_was_given_up_is_no_pass_either_when_it_is_judged_again(tmp_path: Path) -> None:
