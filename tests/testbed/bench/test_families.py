@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -25,7 +27,8 @@ def test_families_are_chosen_by_name_and_a_wrong_one_gets_the_nearest() -> None:
         chosen(["recovry"])
 
 
-def test_two_benchmarks_never_measure_at_once() -> None:
+def test_two_benchmarks_never_measure_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # somebody may be measuring right now
     with alone(), pytest.raises(ConfigurationError, match="another gradstorm bench"), alone():
         pass
     with alone():
