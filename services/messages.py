@@ -17,6 +17,7 @@ from services.shard_messages import (
     Boundary,
     CommitShards,
     Evaluated,
+    NotFinite,
     OpenShards,
     Prepared,
     ProvedShard,
@@ -365,6 +366,7 @@ class Concluded:
 Message = (
     Join | Enlist | Welcome | Turned | WantData | DataPart | DataHeld | Adopt | Proved | Regroup | Standing
     | Open | Offer | Close | Part | Fetch | Ready | Commit | Applied | SaveCheckpoint | CheckpointSaved | Finish
-    | OpenShards | Boundary | Prepared | CommitShards | Swapped | Evaluated | StaleBoundary | AdoptShard | ProvedShard
+    | OpenShards | Boundary | Prepared | CommitShards | Swapped | Evaluated | StaleBoundary | NotFinite | AdoptShard
+    | ProvedShard
     | Report | Stored | WantEvidence | EvidenceStored | Conclude | Concluded | Judged
 )  # fmt: skip

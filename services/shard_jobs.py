@@ -14,6 +14,7 @@ from training.boundary_codec.codec import decode, encode, encode_dense
 from training.corpus_bytes import corpus_from_bytes
 from training.digest import array_digest
 from training.disk import Disk, DiskOp
+from training.errors import NonFiniteError
 from training.generator import GeneratorState
 from training.optimizers import OptimizerSettings, start, update
 from training.shard_snapshot import ShardSnapshot, retention_plan
@@ -235,8 +236,23 @@ class UpdateShardJob:
 
     def __call__(self) -> ShardState:
         before = self.snapshot
+        if not np.isfinite(self.gradient).all():
+            raise NonFiniteError("the gradient is not finite")
         parameters, moments = update(self.optimizer, before.parameters, before.moments, self.gradient)
         return ShardState.of(ShardSnapshot(before.step + 1, parameters, moments, self.generator))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SkipShardJob:
+    """A step that changes nothing but what was drawn. Returns `ShardState`."""
+
+    snapshot: ShardSnapshot
+    generator: GeneratorState
+    inline: bool = False
+
+    def __call__(self) -> ShardState:
+        before = self.snapshot
+        return ShardState.of(ShardSnapshot(before.step + 1, before.parameters, before.moments, self.generator))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

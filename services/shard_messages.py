@@ -9,13 +9,17 @@ from services.members import Member
 
 @dataclass(frozen=True, slots=True)
 class OpenShards:
-    """Coordinator -> every shard: do this attempt of `step` (or, with `evaluate`, the evaluation after `step`)."""
+    """Coordinator -> every shard: do this attempt of `step` (or, with `evaluate`, the evaluation after `step`).
+
+    `skip`: something was not finite, so prepare the state as it is, with the batch counted as drawn.
+    """
 
     generation: int
     step: int
     attempt: int
     evaluate: bool
     members: tuple[Member, ...]
+    skip: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,16 @@ class Evaluated:
     generation: int
     step: int
     loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotFinite:
+    """Shard -> coordinator: something of this attempt is NaN or infinite; nothing was sent or applied."""
+
+    generation: int
+    step: int
+    attempt: int
+    what: str
 
 
 @dataclass(frozen=True, slots=True)

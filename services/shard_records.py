@@ -9,12 +9,16 @@ from services.members import Array
 
 @dataclass(frozen=True, slots=True)
 class ShardsOpened:
-    """Durable: this attempt of `step` is told to every shard. `members`: (shard, incarnation)."""
+    """Durable: this attempt of `step` is told to every shard. `members`: (shard, incarnation).
+
+    `skip`: who said that what is not finite, so that this attempt changes nothing; empty for every other attempt.
+    """
 
     step: int
     generation: int
     attempt: int
     members: tuple[tuple[int, int], ...]
+    skip: str = ""
 
 
 @dataclass(frozen=True, slots=True)

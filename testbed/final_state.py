@@ -127,6 +127,8 @@ def _merged(config: ShardRunConfig, decided: ShardsCommitted, folder: RunFolder)
     return merge_parameters(config.specs, parts) if len(parts) == len(config.specs) else None
 
 
-def _curve(folder: RunFolder) -> dict[int, float]:
+def _curve(folder: RunFolder) -> dict[int, float | None]:
+    """Losses that are not finite are None."""
     told = read_facts(folder.history_path, (ShardsEvaluated,))
-    return {one.fact.step: one.fact.loss for one in told if isinstance(one.fact, ShardsEvaluated)}
+    facts = [one.fact for one in told if isinstance(one.fact, ShardsEvaluated)]
+    return {fact.step: fact.loss if math.isfinite(fact.loss) else None for fact in facts}

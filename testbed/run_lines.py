@@ -48,7 +48,9 @@ def _head(document: Mapping[str, Any]) -> list[str]:
 
 def _final(document: Mapping[str, Any]) -> str:
     if "final_eval_loss" in document:
-        return f"  evaluation  loss {document['final_eval_loss']!r} after step {document['final_step']}"
+        loss = document["final_eval_loss"]
+        told = "loss not finite" if loss is None else f"loss {loss!r}"
+        return f"  evaluation  {told} after step {document['final_step']}"
     loss = "not finite" if document["final_loss"] is None else f"{document['final_loss']:.6f}"
     return f"  held out    loss {loss}, accuracy {document['final_accuracy']:.4f}"
 

@@ -9,6 +9,8 @@ regroup or another attempt drops the shadow. Each boundary is used once, by the 
 
 from __future__ import annotations
 
+import math
+
 from services.events import (
     COORDINATOR,
     Compute,
@@ -37,6 +39,7 @@ from services.messages import (
     Evaluated,
     Finish,
     Message,
+    NotFinite,
     OpenShards,
     Prepared,
     ProvedShard,
@@ -60,9 +63,11 @@ from services.shard_jobs import (
     Returned,
     ShardRetentionJob,
     ShardState,
+    SkipShardJob,
     UpdateShardJob,
     Went,
 )
+from training.errors import NonFiniteError
 from training.shard_snapshot import file_name
 from training.tokens import draw_batch, evaluation_batch
 from training.transformer.step import mean_loss, micro_batches
@@ -193,7 +198,10 @@ class Shard(ShardLinks):
             return
         key = (message.generation, message.step, message.attempt)
         if self._work is not None and self._work.key == key and self._work.evaluate == message.evaluate:
-            if isinstance(self._answered, Prepared | Evaluated) and self._answered.generation == message.generation:
+            if (
+                isinstance(self._answered, Prepared | Evaluated | NotFinite)
+                and self._answered.generation == message.generation
+            ):
                 self._send(COORDINATOR, self._answered)
             return
         self._answered = None
@@ -215,7 +223,9 @@ class Shard(ShardLinks):
             batch, generator = draw_batch(corpus.train, config.batch, context, generator)
             bounds = micro_batches(config.batch, config.micro_batches)
         spec = self.spec
-        return ShardWork(key, message.evaluate, batch, bounds, generator, spec.has_embedding, spec.has_head)
+        return ShardWork(
+            key, message.evaluate, batch, bounds, generator, spec.has_embedding, spec.has_head, skip=message.skip
+        )
 
     def _advance(self) -> None:
         """Start the next computation, if one can be done and none is under way."""
@@ -227,6 +237,8 @@ class Shard(ShardLinks):
         work.busy = True
         if kind == "update":
             self._update(work)
+        elif kind == "skip":
+            self._work_compute("update", SkipShardJob(self.state.snapshot, work.generator))
         elif kind == "backward":
             arrived = self._use(work, "backward", micro_batch)
             cache = work.caches[micro_batch]
@@ -295,7 +307,7 @@ class Shard(ShardLinks):
         generation, step, attempt = work.key
         shadow = work.shadow
         assert shadow is not None
-        loss = mean_loss(work.losses, len(work.batch.inputs)) if work.last else 0.0
+        loss = mean_loss(work.losses, len(work.batch.inputs)) if work.last and not work.skip else 0.0
         digests = (shadow.parameters_digest, shadow.moments_digest)
         if not error_name:
             whole = step % self.config.evidence_every == 0
@@ -343,7 +355,9 @@ class Shard(ShardLinks):
         kind, incarnation, *key = event.token.split(" ")
         if int(incarnation) != self.incarnation:
             return  # of a life that is over
-        if event.error:
+        if event.error.startswith(f"{NonFiniteError.__name__}:"):
+            self._not_finite(kind, tuple(int(part) for part in key), event.error.partition(": ")[2])
+        elif event.error:
             self._now_out.append(Stop("computation failed", f"{kind}: {event.error}"))
         elif isinstance(event.result, HeldCorpus):
             self._data, self._blob = event.result, bytearray()
@@ -353,6 +367,16 @@ class Shard(ShardLinks):
         elif self._work is not None and self._work.key == tuple(int(part) for part in key):
             self._done(self._work, kind, event.result)
             self._advance()
+
+    def _not_finite(self, kind: str, key: tuple[int, ...], what: str) -> None:
+        """Nothing of it was sent or applied. The attempt stands still here until the coordinator opens another one."""
+        work = self._work
+        if work is None or work.key != key:
+            return
+        if work.evaluate:
+            self._answer(Evaluated(work.key[0], work.key[1], math.nan))
+        else:
+            self._answer(NotFinite(*work.key, f"{kind}: {what}"))
 
     def _initial(self, state: object) -> None:
         assert isinstance(state, ShardState)

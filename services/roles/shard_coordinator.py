@@ -22,6 +22,7 @@ from services.messages import (
     CommitShards,
     Evaluated,
     Message,
+    NotFinite,
     OpenShards,
     Prepared,
     ProvedShard,
@@ -169,9 +170,9 @@ class ShardCoordinator(CoordinatorCore):
         else:
             self._open(self.step + 1, evaluate=False)
 
-    def _open(self, step: int, evaluate: bool) -> None:
+    def _open(self, step: int, evaluate: bool, skip: str = "") -> None:
         members = tuple((peer.worker, peer.incarnation) for peer in self.peers.members())
-        opened = ShardsOpened(step, self.generation, self.evaluations if evaluate else self.attempt, members)
+        opened = ShardsOpened(step, self.generation, self.evaluations if evaluate else self.attempt, members, skip)
         self.evaluations += evaluate
         self.attempt += not evaluate
         self.current = ShardAttempt(opened, evaluate)
@@ -203,7 +204,14 @@ class ShardCoordinator(CoordinatorCore):
         if self.stage == "evaluate" or (self.stage == "run" and peer.worker not in now.prepared):
             self._send(
                 peer.name,
-                OpenShards(self.generation, opened.step, opened.attempt, now.evaluate, self.peers.as_members()),
+                OpenShards(
+                    self.generation,
+                    opened.step,
+                    opened.attempt,
+                    now.evaluate,
+                    self.peers.as_members(),
+                    bool(opened.skip),
+                ),
             )
         elif self.stage == "apply" and now.committed is not None and peer.worker not in now.swapped:
             self._send(peer.name, CommitShards(self.generation, now.committed.step, now.committed.attempt))
@@ -220,6 +228,8 @@ class ShardCoordinator(CoordinatorCore):
                 self._evaluated(peer, message)
             case StaleBoundary():
                 self._stale(peer, message)
+            case NotFinite():
+                self._not_finite(peer, message)
             case _:
                 self._refuse(peer.name, peer.incarnation, message, "contract")
 
@@ -293,6 +303,17 @@ class ShardCoordinator(CoordinatorCore):
         self._out.append(Record(ShardsEvaluated(self.step, self.generation, message.loss)))
         self._out.append(CancelTimer("exchange"))
         self._boundary()
+
+    def _not_finite(self, peer: Peer, message: NotFinite) -> None:
+        """The step is tried once more, and changes nothing: it is committed, and its batch counts as drawn."""
+        now = self.current
+        if now is None or self.stage != "run" or (message.step, message.attempt) != (
+            now.opened.step, now.opened.attempt,
+        ):  # fmt: skip
+            self._refuse(peer.name, peer.incarnation, message, "late")
+            return
+        self.current = None
+        self._open(message.step, evaluate=False, skip=f"{peer.name}: {message.what}")
 
     def _stale(self, peer: Peer, message: StaleBoundary) -> None:
         fields = (message.micro_batch, message.cut, message.direction, message.age, message.bound)

@@ -39,6 +39,7 @@ class ShardWork:
     busy: bool = False
     shadow: ShardState | None = None
     file: str = ""
+    skip: bool = False  # changes nothing; the batch counts as drawn
 
     @property
     def micro_batch_count(self) -> int:
@@ -62,9 +63,11 @@ class ShardWork:
         return self.arrived.pop((direction, micro_batch))
 
     def next_task(self) -> tuple[str, int] | None:
-        """("backward" | "forward" | "update", micro-batch) that can be done now, or None."""
+        """("backward" | "forward" | "update" | "skip", micro-batch) that can be done now, or None."""
         if self.busy or self.shadow is not None:
             return None
+        if self.skip:
+            return "skip", 0
         if not self.last and ("backward", self.next_backward) in self.arrived:
             return "backward", self.next_backward
         forward = "evaluate" if self.evaluate else "forward"

@@ -59,8 +59,13 @@ class StepChecks:
         self.findings: list[Finding] = []
         self.unknown: list[tuple[str, str]] = []
         self.counts: dict[str, int] = {}
+        decided = step.committed
+        self.skipped = (decided.generation, decided.step, decided.attempt) in ledger.skips
 
     def run(self) -> None:
+        if self.skipped:
+            self._skip()
+            return
         for shard in range(1, self.ledger.shards + 1):
             self._versions(shard)
             self._fidelity(shard)
@@ -77,7 +82,7 @@ class StepChecks:
 
     def _expected(self, shard: int) -> list[Version]:
         """Versions that a shard uses in a step."""
-        micro = range(len(self.bounds))
+        micro = range(0 if self.skipped else len(self.bounds))
         forward = [(m, shard - 1, "forward") for m in micro] if shard > 1 else []
         backward = [(m, shard, "backward") for m in micro] if shard < self.ledger.shards else []
         return forward + backward
@@ -260,10 +265,50 @@ class StepChecks:
         self._count(name)
         if (prepared.parameters_digest, prepared.moments_digest) != state.digests:
             self._find(name, shard, "the state that it prepared is not that of the optimizer's step from its gradient")
+        self._decided(shard, prepared)
+
+    def _decided(self, shard: int, prepared: ShardPrepared) -> None:
         decided = {row[0]: row[2:] for row in self.step.committed.prepared}
         self._count("consistent cut")
         if decided.get(shard) != (prepared.file, prepared.parameters_digest, prepared.moments_digest):
             self._find("consistent cut", shard, "the decision names another state than the one that it prepared")
+
+    # ------------------------------------------------------------ a step that changes nothing
+
+    def _skip(self) -> None:
+        """No boundary is used, every state stays, and the verifier's own gradient is not finite either."""
+        name, before = "gradient exactness", self.ledger.held.get(self.step.number - 1, {})
+        for shard in range(1, self.ledger.shards + 1):
+            self._versions(shard)
+            prepared, held = self._prepared(shard), before.get(shard)
+            if prepared is None or held is None:
+                self.unknown.append((name, f"step {self.step.number}: shard {shard} told nothing of its skip"))
+                continue
+            self.ledger.held.setdefault(self.step.number, {})[shard] = held
+            self._count(name)
+            if (prepared.parameters_digest, prepared.moments_digest) != held.digests:
+                self._find(name, shard, "a skipped step changed its state")
+            self._decided(shard, prepared)
+        if len(before) == self.ledger.shards and self._finite([before[shard].parameters for shard in sorted(before)]):
+            why = f"step {self.step.number} was skipped, and the verifier's own gradient of its batch is finite"
+            if self.config["compression"] is None and self.config["staleness"]["decay"] is None:
+                self._find(name, self.ledger.shards, why)
+            else:
+                self.unknown.append((name, f"{why}; what compression and decay made of it is not known"))
+
+    def _finite(self, parts: list[Array]) -> bool:
+        """Whether the gradient of the whole batch is, in the uncut model."""
+        with np.errstate(all="ignore"):
+            given: list[Any] = [self.inputs]
+            for model, part in zip(self.models[:-1], parts[:-1], strict=True):
+                given.append(model.forward(part, given[-1]))
+            _, gradient, back = self.models[-1].loss_back(parts[-1], given[-1], self.targets)
+            gradients = [gradient]
+            for model, part, values in reversed(list(zip(self.models[:-1], parts[:-1], given[:-1], strict=True))):
+                assert back is not None
+                _, gradient, back = model.back(part, values, back)
+                gradients.append(gradient)
+        return all(bool(np.isfinite(one).all()) for one in gradients)
 
 
 def _text(version: Version) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ class Evaluations:
             if len(held) == self._ledger.shards:
                 loss, seq = self._waiting.pop(step)
                 parts = [held[shard].parameters for shard in sorted(held)]
-                found.append((step, self._compare(parts, tokens, loss), seq))
+                with np.errstate(all="ignore"):  # what is not finite is told, and compared as such
+                    found.append((step, self._compare(parts, tokens, loss), seq))
         return found
 
     def _compare(self, parts: list[Array], tokens: Tokens, told: float) -> str:
@@ -49,6 +51,8 @@ class Evaluations:
             given = model.forward(part, given)
         loss, _, _ = models[-1].loss_back(parts[-1], given, targets)
         tolerance = TOLERANCE_FLOORS * sum(model.floor_factor for model in models) * max(abs(loss), 1.0)
+        if not math.isfinite(loss) and not math.isfinite(told):
+            return ""
         if abs(loss - told) <= tolerance:
             return ""
         return f"an evaluation loss of {told!r} was told, the committed state gives {loss!r}, tolerance {tolerance:.3g}"

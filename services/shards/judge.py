@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from services.fact_tellers import may_tell
 from services.history import Damage, HistoryLine
 from services.invariants.base import UNKNOWN, VIOLATED, worst_of
 from services.lineage import COORDINATOR, Entry, shard_role
+from services.observations import SKIPPED
 from services.records import RunStarted, ShardsEvaluated
 from services.shards.bookkeeping import Batches, Tokens, UnreadableTokens, read_tokens
 from services.shards.checks import Figures, StepChecks
@@ -29,7 +31,7 @@ class ShardJudge:
         self.rules = Rules(self.ledger, self.tallies)
         self.evidence = Evidence(self.ledger, shard_role)  # type: ignore[arg-type]
         self.figures = Figures()
-        self.evaluations: dict[int, float] = {}
+        self.evaluations: dict[int, float | None] = {}
         self._evaluated = Evaluations(self.ledger)
         self._tokens: Tokens | None = None
         self._batches: Batches | None = None
@@ -64,7 +66,7 @@ class ShardJudge:
         if isinstance(fact, RunStarted):
             self._started(fact)
         if isinstance(fact, ShardsEvaluated):
-            self.evaluations[fact.step] = fact.loss
+            self.evaluations[fact.step] = fact.loss if math.isfinite(fact.loss) else None  # JSON has no word for it
             self._evaluated.told(fact, line.seq)
         self._guarded(self.rules.on_fact, entry)
         self._guarded(self.ledger.take, entry)
@@ -188,7 +190,7 @@ class ShardJudge:
             },
             "evaluations": {str(step): loss for step, loss in sorted(self.evaluations.items())},
             "samples": {},
-            "observations": [],
+            "observations": self._observations(),
             "history": {
                 "lines": self.evidence.lines,
                 "reporters": {
@@ -197,6 +199,15 @@ class ShardJudge:
                 "damage": [{"line": item.line, "kind": item.kind, "what": item.what} for item in self._damage],
             },
         }
+
+    def _observations(self) -> list[dict[str, Any]]:
+        skips = self.ledger.skips
+        keys = [key for c in self.ledger.commits.values() if (key := (c.generation, c.step, c.attempt)) in skips]
+        if not keys:
+            return []
+        first = min(keys, key=lambda key: key[1])
+        role, _, what = skips[first].partition(": ")
+        return [{"kind": SKIPPED, "count": len(keys), "first_step": first[1], "role": role, "what": what}]
 
     def _run(self) -> dict[str, Any]:
         config, expectation = self.ledger.config, self.evidence.expectation

@@ -22,6 +22,7 @@ from services.records import (
     ShardLoaded,
     ShardPrepared,
     ShardsCommitted,
+    ShardsOpened,
     ShardsRolledBack,
 )
 from services.shards.bookkeeping import Held, start
@@ -57,6 +58,7 @@ class ShardLedger:
         self.started: RunStarted | None = None
         self.generation = 0
         self.members: dict[int, dict[int, int]] = {}  # generation -> shard -> incarnation
+        self.skips: dict[AttemptKey, str] = {}  # attempts that were to change nothing, and why
         self.commits: dict[int, ShardsCommitted] = {}  # step -> decision, not void
         self.void = 0
         self.trouble: list[str] = []  # why something could not be followed
@@ -95,6 +97,9 @@ class ShardLedger:
             case ShardPrepared() as fact:
                 self._attempt(fact.generation, fact.step, fact.attempt).prepared[fact.shard] = entry
                 self._advance()
+            case ShardsOpened() as fact:
+                if fact.skip:
+                    self.skips[fact.generation, fact.step, fact.attempt] = fact.skip
             case ShardsCommitted() as fact:
                 self.commits[fact.step] = fact
                 self._pending[fact.step] = (fact, entry.seq)

@@ -71,6 +71,7 @@ class Frame(_message.Message):
     ADOPT_SHARD_FIELD_NUMBER: _builtins.int
     PROVED_SHARD_FIELD_NUMBER: _builtins.int
     JUDGED_FIELD_NUMBER: _builtins.int
+    NOT_FINITE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -155,6 +156,8 @@ class Frame(_message.Message):
     def proved_shard(self) -> Global___ProvedShard: ...
     @_builtins.property
     def judged(self) -> Global___Judged: ...
+    @_builtins.property
+    def not_finite(self) -> Global___NotFinite: ...
     def __init__(
         self,
         *,
@@ -200,12 +203,13 @@ class Frame(_message.Message):
         adopt_shard: Global___AdoptShard | None = ...,
         proved_shard: Global___ProvedShard | None = ...,
         judged: Global___Judged | None = ...,
+        not_finite: Global___NotFinite | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "judged", b"judged", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "judged", b"judged", "not_finite", b"not_finite", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "judged", b"judged", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt", b"adopt", "adopt_shard", b"adopt_shard", "applied", b"applied", "body", b"body", "boundary", b"boundary", "checkpoint_saved", b"checkpoint_saved", "close", b"close", "commit", b"commit", "commit_shards", b"commit_shards", "conclude", b"conclude", "concluded", b"concluded", "data_held", b"data_held", "data_part", b"data_part", "enlist", b"enlist", "evaluated", b"evaluated", "evidence_stored", b"evidence_stored", "fetch", b"fetch", "finish", b"finish", "fragment", b"fragment", "heartbeat", b"heartbeat", "hello", b"hello", "identify", b"identify", "join", b"join", "judged", b"judged", "not_finite", b"not_finite", "offer", b"offer", "open", b"open", "open_shards", b"open_shards", "part", b"part", "prepared", b"prepared", "proved", b"proved", "proved_shard", b"proved_shard", "ready", b"ready", "regroup", b"regroup", "report", b"report", "save_checkpoint", b"save_checkpoint", "stale_boundary", b"stale_boundary", "standing", b"standing", "stored", b"stored", "swapped", b"swapped", "turned", b"turned", "want_data", b"want_data", "want_evidence", b"want_evidence", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "identify", "heartbeat", "fragment", "join", "enlist", "welcome", "turned", "want_data", "data_part", "data_held", "adopt", "proved", "regroup", "standing", "open", "offer", "close", "part", "fetch", "ready", "commit", "applied", "save_checkpoint", "checkpoint_saved", "finish", "report", "stored", "want_evidence", "evidence_stored", "conclude", "concluded", "open_shards", "boundary", "prepared", "commit_shards", "swapped", "evaluated", "stale_boundary", "adopt_shard", "proved_shard", "judged"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "identify", "heartbeat", "fragment", "join", "enlist", "welcome", "turned", "want_data", "data_part", "data_held", "adopt", "proved", "regroup", "standing", "open", "offer", "close", "part", "fetch", "ready", "commit", "applied", "save_checkpoint", "checkpoint_saved", "finish", "report", "stored", "want_evidence", "evidence_stored", "conclude", "concluded", "open_shards", "boundary", "prepared", "commit_shards", "swapped", "evaluated", "stale_boundary", "adopt_shard", "proved_shard", "judged", "not_finite"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -273,7 +277,6 @@ class Heartbeat(_message.Message):
 
     SENT_US_FIELD_NUMBER: _builtins.int
     sent_us: _builtins.int
-    """the sender's monotonic clock where links are measured (one machine, one clock), else 0"""
     def __init__(
         self,
         *,
@@ -1164,10 +1167,13 @@ class OpenShards(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     EVALUATE_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     step: _builtins.int
     attempt: _builtins.int
     evaluate: _builtins.bool
+    skip: _builtins.bool
+    """something was not finite: prepare the state as it is, with the batch counted as drawn"""
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]: ...
     def __init__(
@@ -1178,14 +1184,45 @@ class OpenShards(_message.Message):
         attempt: _builtins.int = ...,
         evaluate: _builtins.bool = ...,
         members: _abc.Iterable[Global___Member] | None = ...,
+        skip: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "evaluate", b"evaluate", "generation", b"generation", "members", b"members", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "evaluate", b"evaluate", "generation", b"generation", "members", b"members", "skip", b"skip", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OpenShards: _TypeAlias = OpenShards  # noqa: Y015
+
+@_typing.final
+class NotFinite(_message.Message):
+    """Shard -> coordinator: something of this attempt is NaN or infinite; nothing was sent or applied."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    WHAT_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    step: _builtins.int
+    attempt: _builtins.int
+    what: _builtins.str
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        step: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        what: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "generation", b"generation", "step", b"step", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotFinite: _TypeAlias = NotFinite  # noqa: Y015
 
 @_typing.final
 class Boundary(_message.Message):

@@ -9,7 +9,9 @@ from services.messages import CommitShards, Join
 from services.records import ShardSwapped
 from services.roles.shard import Shard
 from services.roles.shard_coordinator import ShardCoordinator
+from services.shard_jobs import ShardState, SkipShardJob
 from testbed.plants.registry import Patch, memory, plant
+from training.shard_snapshot import ShardSnapshot
 
 
 @plant("shard-incarnation-reused", invariant="fencing", scenario="shards-kill-forward", strategy="shards")
@@ -61,3 +63,26 @@ def opened_twice() -> list[Patch]:
         shard_open(self, message)  # type: ignore[arg-type]
 
     return [(ShardCoordinator, "_open_next", again), (Shard, "_open", anyway)]
+
+
+@plant("skipped-without-need", invariant="gradient exactness", scenario="shards-clean", strategy="shards")
+def skipped_without_need() -> list[Patch]:
+    """Step 3 is opened as one that changes nothing, though everything is finite."""
+    original = ShardCoordinator._open
+
+    def needless(self: ShardCoordinator, step: int, evaluate: bool, skip: str = "") -> None:
+        original(self, step, evaluate, "shard-2: backward: nothing" if step == 3 and not evaluate else skip)
+
+    return [(ShardCoordinator, "_open", needless)]
+
+
+@plant("skip-changes-the-moments", invariant="gradient exactness", scenario="shards-overflow", strategy="shards")
+def skip_decays() -> list[Patch]:
+    """A skipped step still lets the momentum decay."""
+
+    def call(self: SkipShardJob) -> ShardState:
+        before = self.snapshot
+        moments = replace(before.moments, moments=tuple(0.9 * moment for moment in before.moments.moments))
+        return ShardState.of(ShardSnapshot(before.step + 1, before.parameters, moments, self.generator))
+
+    return [(SkipShardJob, "__call__", call)]

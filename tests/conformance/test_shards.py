@@ -22,7 +22,7 @@ from training.digest import array_digest
 SHARDED = [name for name in scenario_names() if load_scenario(name).sharded]
 EXACT = [
     name for name in SHARDED
-    if name not in ("shards-stale", "shards-decay", "shards-top50-6bit")
+    if name not in ("shards-stale", "shards-decay", "shards-top50-6bit", "shards-overflow")
 ]  # fmt: skip
 ON_LOCAL = [
     "shards-clean",
