@@ -8,6 +8,10 @@ from typing import Literal
 from services.config import RunConfig
 from services.events import COORDINATOR, SERVER, VERIFIER, shard_name, worker_name
 from services.shard_config import ShardRunConfig
+from training.errors import GradstormError
+
+UNREADABLE = (TypeError, KeyError, ValueError, AttributeError, RecursionError, GradstormError)
+"""What reading a document that somebody else wrote may raise."""
 
 SHARDS = "shards"
 AnyStrategy = Literal["ring", "ps", "shards"]

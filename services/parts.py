@@ -11,6 +11,7 @@ from services.jobs import State
 from services.messages import Array, Fetch, Part
 from training.reduction import chunk_bounds
 
+SOURCES_MAX = 65  # workers of the largest run, and a server; names cost a liar nothing
 _LANES = ("chain", "lap", "push", "publish")  # of an attempt
 WINDOW_PARTS = 8  # what one `Fetch` is answered with; bounds what a repeated question can pile up
 
@@ -119,6 +120,8 @@ class Early:
         if key >= newest:
             self._kept[source] = (key, parts if key == newest else {})
             self._kept[source][1].setdefault((part.lane, part.index), part)
+        while len(self._kept) > SOURCES_MAX:
+            del self._kept[next(iter(self._kept))]
         return True
 
     def take(self, generation: int, step: int, attempt: int) -> list[tuple[str, Part]]:

@@ -33,7 +33,7 @@ class ReplicaAgreement(Invariant):
                 self._launch, self._due = entry.launch, 0  # what the launch before it heard may be lost with it
             case RolledBack():
                 self._due = 0
-            case Opened() | Finished(condition="finished") if self._due:
+            case Opened() | Finished(condition="finished") if self._due and entry.launch == self._launch:
                 what = f"the run went on from step {self._due} before all were told to have applied it"
                 self.violated(self._due, COORDINATOR, what, entry.seq)
                 self._due = 0

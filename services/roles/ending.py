@@ -31,7 +31,7 @@ class Ending:
                 for launch, last in launches.items()
                 if type(last) in (int, str)
             }
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             self.expected = {}
 
     def lacks(self, taken: Mapping[Place, int]) -> bool:

@@ -6,16 +6,18 @@ asked, then the next, round and round, a bounded number of times. What is stored
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from services.history import HistoryLine
 from services.messages import EvidenceStored, WantEvidence
+from services.records import Committed, Died, Reduced, RolledBack
+from services.roles.told import told_fact
 
 ROUNDS_MAX = 4
 KEPT_BYTES = 16 << 20  # values that contributors may keep before they are told that these are stored
 KEPT_STEPS = 32
+_WATCHED = ("Reduced", "Committed", "Died", "RolledBack")
 
 Value = tuple[int, int, str]  # step, attempt, digest
 
@@ -46,18 +48,19 @@ class EvidenceWatch:
         self._value_bytes = 1
 
     def take(self, now_ms: float, line: HistoryLine) -> None:
-        if line.kind == "Reduced" and line.arrays:
-            body = json.loads(line.body_json)
-            self._have.setdefault(body["step"], set()).add((body["attempt"], body["digest"]))
-            self._value_bytes = max(1, sum(array.nbytes for array in line.arrays.values()))
-            self._arrived(body["step"])
-        elif line.kind == "Committed":
-            self._committed(now_ms, json.loads(line.body_json))
-        elif line.kind == "Died":
-            body = json.loads(line.body_json)
-            self._dead.add((body["worker"], body["incarnation"]))
-        elif line.kind == "RolledBack":
-            self._rolled_back(json.loads(line.body_json)["to_step"])
+        match told_fact(line, _WATCHED):
+            case Reduced() as reduced if line.arrays:
+                self._have.setdefault(reduced.step, set()).add((reduced.attempt, reduced.digest))
+                self._value_bytes = max(1, sum(array.nbytes for array in line.arrays.values()))
+                self._arrived(reduced.step)
+            case Committed() as committed:
+                self._committed(now_ms, committed)
+            case Died() as died:
+                self._dead.add((died.worker, died.incarnation))
+            case RolledBack() as back:
+                self._rolled_back(back.to_step)
+            case _:
+                pass
 
     @property
     def due_ms(self) -> float | None:
@@ -97,21 +100,15 @@ class EvidenceWatch:
 
     # ------------------------------------------------------------ inside
 
-    def _committed(self, now_ms: float, body: dict[str, object]) -> None:
-        step, attempt, digest = body["step"], body["attempt"], body["reduced_digest"]
-        assert isinstance(step, int)
-        assert isinstance(attempt, int)
-        assert isinstance(digest, str)
-        if step <= self._head:
+    def _committed(self, now_ms: float, fact: Committed) -> None:
+        if fact.step <= self._head:
             return  # told again by a relaunched coordinator
-        self._head = step
-        rows = body["contributors"]
-        assert isinstance(rows, Iterable)
-        contributors = tuple((row[0], row[1]) for row in rows)
+        self._head = fact.step
+        contributors = tuple((worker, incarnation) for worker, incarnation, _ in fact.contributors)
         self._contributors = tuple(worker for worker, _ in contributors)
-        if digest:  # a skip that was decided before anything was summed has none
-            self._wanted[step] = _Wanted(attempt, digest, contributors, now_ms + self._wait_ms)
-            self._arrived(step)
+        if fact.reduced_digest:  # a skip that was decided before anything was summed has none
+            self._wanted[fact.step] = _Wanted(fact.attempt, fact.reduced_digest, contributors, now_ms + self._wait_ms)
+            self._arrived(fact.step)
 
     def _arrived(self, step: int) -> None:
         wanted = self._wanted.get(step)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
+from services.any_config import UNREADABLE
 from services.events import (
     COORDINATOR,
     CancelTimer,
@@ -125,9 +126,13 @@ class Joining(Generic[ConfigT, DataT]):
     def _welcome(self, message: Welcome) -> None:
         if self.incarnation != 0:
             return
+        try:
+            config = self._read_config(message.config_json)
+        except UNREADABLE as error:
+            self._now_out.append(Stop("refused", f"the run's configuration cannot be read: {error!r}"))
+            return
         self.incarnation, self.generation = message.incarnation, message.generation
         self._now_out.append(Identify(message.incarnation))
-        config = self._read_config(message.config_json)
         if self._data is not None and self._config == config:
             self._data_held()
         else:

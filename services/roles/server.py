@@ -6,6 +6,7 @@ attempt. It sums nothing before the coordinator has closed the set of contributo
 
 from __future__ import annotations
 
+from services.any_config import UNREADABLE
 from services.config import RunConfig
 from services.events import (
     COORDINATOR,
@@ -71,8 +72,7 @@ class Server:
             case Part():
                 self._part(source, message)
             case Welcome() if source == COORDINATOR:
-                self._config = RunConfig.from_json(message.config_json)
-                self._out.append(Identify(message.incarnation))
+                self._welcome(message)
             case Close() if source == COORDINATOR:
                 self._close(message)
             case Finish(_, reason) if source == COORDINATOR:
@@ -81,6 +81,14 @@ class Server:
                 self._out.append(Stop("refused", message.reason))
             case _:
                 self._refuse(source, message, "contract")
+
+    def _welcome(self, message: Welcome) -> None:
+        try:
+            self._config = RunConfig.from_json(message.config_json)
+        except UNREADABLE as error:
+            self._out.append(Stop("refused", f"the run's configuration cannot be read: {error!r}"))
+            return
+        self._out.append(Identify(message.incarnation))
 
     def _refuse(self, source: str, message: Message, reason: str) -> None:
         generation, step = getattr(message, "generation", 0), getattr(message, "step", 0)

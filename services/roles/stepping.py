@@ -101,9 +101,12 @@ class Stepping(Replicas):
     def _ask(self, peer: Peer) -> None:
         """Ask one member (again) for what it has not answered."""
         now = self.current
-        if now is None:
+        if self.stage == "checkpoint":  # the step is over, and what is asked of the writer may be lost all the same
+            if peer is self._writer():
+                self._ask_for_checkpoint()
+        elif now is None:
             return
-        if self.stage == "collect" and peer.worker not in now.offers:
+        elif self.stage == "collect" and peer.worker not in now.offers:
             if now.may_offer(peer.worker):
                 ids = now.opened.deals[str(peer.worker)]
                 self._send(peer.name, Open(self.generation, now.opened.step, now.opened.epoch, ids))
@@ -111,8 +114,6 @@ class Stepping(Replicas):
             self._send(peer.name, self._close_message())
         elif self.stage == "apply" and peer.worker not in now.applied:
             self._send(peer.name, self._commit_message())
-        elif self.stage == "checkpoint" and peer is self._writer():
-            self._ask_for_checkpoint()
 
     # ------------------------------------------------------------ messages of a step
 

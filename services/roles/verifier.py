@@ -43,11 +43,12 @@ from services.judge import broken_document
 from services.judges import make_judge
 from services.judging import FeedJob, FinishJob, ReadBackJob, verdict_json
 from services.messages import Conclude, Concluded, Judged, Report, Stored
-from services.records import Ended
+from services.records import Committed, Ended, ShardsCommitted
 from services.roles.ending import Ending
 from services.roles.evidence_watch import EvidenceWatch
 from services.roles.judge_queue import JudgeQueue, VerifierOptions
 from services.roles.record_intake import Place, RecordIntake
+from services.roles.told import told_fact
 from training.disk import AppendFile, DiskOp, Rename, SyncDir, SyncFile, WriteFile
 
 VERDICT_PATH = "verdict.json"
@@ -163,8 +164,7 @@ class Verifier:
         """Hand everything that was taken to the disk in one go: arrays before the lines that speak of them."""
         self._writing, self._batch = self._batch, []
         for line in self._writing:
-            if line.kind in _COMMITS:
-                self._out.append(Phase("unstored", json.loads(line.body_json)["step"]))
+            self._pass("unstored", line)
         lines, arrays = self._intake.encode(self._writing)
         operations: list[DiskOp] = []
         if arrays or self._new_files:
@@ -174,6 +174,12 @@ class Verifier:
             operations.append(SyncDir("."))
             self._new_files = False
         self._persist(tuple(operations), f"history through {self._writing[-1].seq}")
+
+    def _pass(self, phase: str, line: HistoryLine) -> None:
+        """A commit is received, or stored: a point at which a death can be ordered."""
+        fact = told_fact(line, _COMMITS)
+        if isinstance(fact, Committed | ShardsCommitted):
+            self._out.append(Phase(phase, fact.step))
 
     def _persist(self, operations: tuple[DiskOp, ...], what: str) -> None:
         self._jobs += 1
@@ -195,8 +201,7 @@ class Verifier:
             self._queue.add(line)
         self._intake.stored.update(places)
         for line in written:
-            if line.kind in _COMMITS:
-                self._out.append(Phase("stored", json.loads(line.body_json)["step"]))
+            self._pass("stored", line)
         for place in sorted(places):
             self._acknowledge(place)
         if not self._end.ended:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.any_config import UNREADABLE
 from services.events import (
     COORDINATOR,
     Persist,
@@ -79,9 +80,13 @@ class ServingWorker(JoiningWorker):
             if isinstance(self._answered, CheckpointSaved):
                 self._say_saved(self._answered)
             return
+        try:
+            sampler = sampler_from_json(message.sampler_json).state()
+        except UNREADABLE:
+            self._refuse(COORDINATOR, message, "contract")
+            return
         self._saving = (message.generation, message.step)
         self._sampler_json = message.sampler_json
-        sampler = sampler_from_json(message.sampler_json).state()
         held = checkpoint_state(self.config, self.step, message.generation, self.state, sampler)
         self._compute("encode", EncodeCheckpointJob(held, self.incarnation))
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 
 from services.codec import decode, encode
@@ -18,6 +21,7 @@ from services.shell.switchboard import Switchboard
 from services.wire_error import WireError
 from training.errors import ConfigurationError
 
+UNREADABLE = "(a question that cannot be read)"
 LINK_SERVICE = LINK_METHOD.split("/")[1]
 
 
@@ -33,8 +37,7 @@ class RoleServer:
         self._server = grpc.aio.server(options=server_options(options.transport))
         method: Any = grpc.stream_stream_rpc_method_handler(self._link)  # bytes in, bytes out
         handler = grpc.method_handlers_generic_handler(LINK_SERVICE, {LINK_METHOD.split("/")[2]: method})
-        self._server.add_generic_rpc_handlers((handler,))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._server.add_generic_rpc_handlers((handler, _health_handler(self._health)))
         self.address = self._bind(options.listen)
 
     async def start(self) -> None:
@@ -97,3 +100,30 @@ class RoleServer:
             link.cancel()  # the stream is over for us, whatever still hangs in it
             await asyncio.wait((link,))
         await context.abort(grpc.StatusCode.ABORTED, stream.closed.result() if stream.closed.done() else "link ended")
+
+
+def _health_handler(servicer: Any) -> Any:
+    """The standard health service. It needs no token, so bytes that are no question must do no harm, not even a
+    traceback in the log: they ask for a service that nobody has.
+    """
+    service = health_pb2.DESCRIPTOR.services_by_name["Health"]
+    handlers = {}
+    for method in service.methods:
+        if method.name not in vars(type(servicer)):
+            continue  # its base class would answer with a traceback in our log
+        make: Any = (
+            grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
+        )
+        asked, told = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+        handlers[method.name] = make(getattr(servicer, method.name), _reader(asked), told.SerializeToString)
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+
+def _reader(kind: Any) -> Callable[[bytes], Any]:
+    def read(data: bytes) -> Any:
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            return kind(service=UNREADABLE) if "service" in kind.DESCRIPTOR.fields_by_name else kind()
+
+    return read

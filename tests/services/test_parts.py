@@ -10,7 +10,7 @@ import pytest
 
 from services.jobs import State
 from services.messages import Fetch
-from services.parts import WINDOW_PARTS, Assembly, Early, array_parts, state_parts
+from services.parts import SOURCES_MAX, WINDOW_PARTS, Assembly, Early, array_parts, state_parts
 
 
 @pytest.mark.parametrize("elements", [1, 7, 8, 9, 63, 64, 65, 200])
@@ -93,3 +93,11 @@ def test_what_is_no_chunk_of_the_gradient_is_not_kept(lie: dict[str, Any]) -> No
     part = replace(array_parts(np.arange(2.0), Fetch(2, 5, 1, "chain"), (1,), 1)[0], **lie)
     assert not early.keep("worker-1", part, 2, 1)
     assert early.take(2, 5, 1) == []
+
+
+def test_invented_names_do_not_fill_the_memory() -> None:
+    early = Early()
+    (part, _) = array_parts(np.arange(2.0), Fetch(2, 5, 1, "chain"), (1,), 1)
+    for number in range(2 * SOURCES_MAX):
+        assert early.keep(f"worker-{number}", part, 2, 1)
+    assert len(early.take(2, 5, 1)) == SOURCES_MAX

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from chaos.scenario import parse_scenario
-from services.events import COORDINATOR, Linked, Received, Send, Started, Stop
-from services.messages import DataPart, Join, Turned, WantData, Welcome
+from services.events import COORDINATOR, Linked, Received, Send, Started, Stop, TimerFired, Unlinked
+from services.messages import DataPart, Join, SaveCheckpoint, Turned, WantData, Welcome
 from services.records import Admitted, RunStarted
 from services.roles.server import Server
 from services.roles.worker import Worker
@@ -108,3 +108,22 @@ def test_data_that_come_in_slowly_are_not_asked_for_twice() -> None:
         effects = worker.handle(now_ms, Linked(COORDINATOR, 1))
         asked.append(sum(isinstance(e, Send) and isinstance(e.message, WantData) for e in effects))
     assert asked == [0, 1]  # something came in before the first, nothing between the two
+
+
+def test_a_checkpoint_that_nobody_heard_of_is_asked_for_again() -> None:
+    bench = Bench()
+    bench.coordinator.config = replace(bench.config, checkpoint_every=1)
+    for worker in (1, 2, 3):
+        bench.hear(worker, bench.offer(worker))
+    for worker in (1, 2, 3):
+        bench.hear(worker, bench.ready(worker))
+    for worker in (1, 2, 3):
+        bench.hear(worker, bench.applied())
+    asked = bench.last(1, SaveCheckpoint)
+    bench.sent.clear()
+    bench.feed(TimerFired("resend"))
+    assert bench.last(1, SaveCheckpoint) == asked
+    bench.sent.clear()
+    bench.feed(Unlinked("worker-1", 1))
+    bench.feed(Linked("worker-1", 1))
+    assert bench.last(1, SaveCheckpoint) == asked

@@ -17,21 +17,13 @@ from services.records import Reduced, StateApplied
 from services.roles.judge_queue import VerifierOptions
 from services.verify import verify
 from tests.services.honest_run import HonestRun, Plan, not_passed
-from tests.services.roles.verifier_bench import Bench, expected_of, records_of, save_dataset
+from tests.services.roles.verifier_bench import Bench, expected_of, records_of, report_all, save_dataset
 from training.disk import AppendFile, LossyDisk, WriteFile
 
 
 @pytest.fixture(scope="module")
 def run() -> HonestRun:
     return HonestRun(Plan(steps=5, dies={3: 2}))
-
-
-def report_all(bench: Bench, run: HonestRun, pieces: int = 1) -> None:
-    """Every reporter in turn, in so many reports."""
-    for (source, launch), records in records_of(run).items():
-        size = -(-len(records) // pieces)
-        for start in range(0, len(records), size):
-            bench.report(source, launch, records[start : start + size])
 
 
 def lines_of(bench: Bench) -> list[tuple[str, int, int]]:

@@ -161,3 +161,11 @@ def expected_of(run: HonestRun) -> dict[str, dict[str, int | str]]:
 def save_dataset(disk: LossyDisk, content: bytes) -> None:
     for operation in (WriteFile("dataset.safetensors", content), SyncFile("dataset.safetensors"), SyncDir(".")):
         disk.apply(operation)
+
+
+def report_all(bench: Bench, run: HonestRun, pieces: int = 1) -> None:
+    """Every reporter in turn, in so many reports."""
+    for (source, launch), records in records_of(run).items():
+        size = -(-len(records) // pieces)
+        for start in range(0, len(records), size):
+            bench.report(source, launch, records[start : start + size])
