@@ -25,6 +25,7 @@ from testbed.bench.family import Bench, Family
 from testbed.bench.figures import Figure, figure
 from testbed.bench.local_run import BATCH, Stopwatch, carry_out_measured, training
 from testbed.bench.raw_stream import measure_raw
+from testbed.bench.simulated_profile import simulated_shares
 from testbed.bench.sizes import B288, KB33, KB512, MB8, Size
 from testbed.engines.base import EngineError
 from testbed.planning import RunRequest, prepare
@@ -98,7 +99,8 @@ def _measure(bench: Bench) -> list[Figure]:
         if size.label in steps:
             bench.say(f"where the time of a step goes at {size.label}")
             found += _of_a_step(bench, size, steps[size.label])
-    return found
+    bench.say("where the time of a simulated step goes")
+    return found + simulated_shares(bench)
 
 
 def _of_a_step(bench: Bench, size: Size, steps: int) -> list[Figure]:
@@ -220,10 +222,11 @@ def _median(values: Sequence[float]) -> float:
 
 FAMILY = Family(
     "profile",
-    "Where the time of a training step goes (ring, 4 workers, verifier on)",
+    "Where the time of a training step goes (ring, 4 workers, verifier on), and that of a simulated one",
     _measure,
     (
         "roles: processor time of their processes from the tenth part of the run to its end, background included",
         "parts: each measured alone and warm; in a run their data and code have to come back into the caches",
+        "simulator: shares under Python's profiler, which makes many small calls look dearer than they are",
     ),
 )
