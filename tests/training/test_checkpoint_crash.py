@@ -10,7 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.helpers import DATASET, FOLDER, MODEL, FailingDisk, make_state, name_of, same, save, whole_plan
+from tests.training.helpers import (
+    DATASET,
+    FOLDER,
+    MODEL,
+    FailingDisk,
+    make_state,
+    name_of,
+    same,
+    save,
+    say,
+    whole_plan,
+)
+from tests.training.syscalls import Calls, Killed, failing
 from training.checkpoint import cleanup_plan, newest_good, retention_plan, write_plan
 from training.disk import Disk, DiskOp, LossyDisk, MakeDir, SyncDir, SyncFile, WriteFile, apply_all
 from training.real_disk import RealDisk
@@ -47,19 +59,22 @@ def found(disk: Disk, folder: str = FOLDER) -> str:
     raise AssertionError(f"neither old nor new: {name}")
 
 
-def test_kind_06_killed_at_every_operation() -> None:
+def test_kind_06_killed_at_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = []
     for prefix in prefixes(PLAN):
         disk = disk_with_old()
         apply_all(disk, prefix)
         outcomes.append(found(disk))
+    say(capsys, f"checkpoint: killed at {len(outcomes)} points, all old or new")
     assert outcomes == sorted(outcomes, reverse=True)  # old, old, ..., new: never back
     assert (outcomes[0], outcomes[-1]) == ("old", "new")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_kind_06_power_cut_at_every_operation(seed: int) -> None:
-    for prefix in prefixes(PLAN):
+def test_kind_06_power_cut_at_every_operation(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    points = list(prefixes(PLAN))
+    say(capsys, f"checkpoint: power cut at {len(points)} points, seed {seed}, all old or new")
+    for prefix in points:
         disk = disk_with_old()
         apply_all(disk, prefix)
         disk.crash(random.Random(seed).randrange)
@@ -143,6 +158,32 @@ def test_kind_06_an_error_at_every_operation_propagates_and_the_old_one_stays(
         assert caught.value.errno == number
         assert found(disk, folder) == ("new" if fail_at == len(PLAN) - 1 else "old")  # there only the sync is missing
         assert same(newest_good(disk, folder, MODEL, DATASET)[1], OLD if fail_at < len(PLAN) - 1 else NEW)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, 0], ids=["EIO", "ENOSPC", "killed"])
+def test_bug_kind_06_checkpoint_at_every_system_call(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, outcomes = 0, []
+    while True:
+        folder = str(tmp_path / str(at))
+        save(RealDisk(), folder, OLD)
+        calls = Calls(at, failing(number) if number else Killed)
+        with monkeypatch.context() as patched:
+            patched.setattr("training.real_disk.os", calls)
+            try:
+                apply_all(RealDisk(), whole_plan(folder, NEW))
+                break
+            except (OSError, Killed) as caught:
+                assert isinstance(caught, Killed) or caught.errno == number  # noqa: PT017 - whichever it is
+        outcomes.append(found(RealDisk(), folder))
+        apply_all(RealDisk(), cleanup_plan(RealDisk(), folder))
+        assert found(RealDisk(), folder) == outcomes[-1]
+        at += 1
+    say(capsys, f"checkpoint: {errno.errorcode.get(number, 'killed')} at {at} system calls, all old or new")
+    assert at == calls.count >= 20
+    assert outcomes == sorted(outcomes, reverse=True)
+    assert {"fsync", "rename", "write", "open", "mkdir"} == set(calls.names)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
