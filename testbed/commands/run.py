@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -50,6 +51,7 @@ def run(
     at: Annotated[str, typer.Option(help="Of lan: the address of this machine that the hosts reach.")] = "",
     run_id: Annotated[str, typer.Option(help="Of lan: the id that the hosts were told.")] = "",
     out: _Out = None,
+    keep: Annotated[bool, typer.Option("--keep", help="In containers: a run that failed stands until Ctrl-C.")] = False,
     as_json: _AsJson = False,
 ) -> None:
     """Run a scenario and judge it. Exit code 0: everything was checked and holds."""
@@ -73,7 +75,16 @@ def run(
         out=out,
         lan=lan,
     )
-    _carry_out(lambda: prepare(request), as_json)
+    _carry_out(lambda: _kept(prepare(request)) if keep else prepare(request), as_json)
+
+
+def _kept(prepared: Any) -> Any:
+    from testbed.engines.kept import KeepingEngine
+    from training.errors import ConfigurationError
+
+    if prepared.engine.name != "containers":
+        raise ConfigurationError(f"--keep is for --engine containers, not for {prepared.engine.name}")
+    return dataclasses.replace(prepared, engine=KeepingEngine())
 
 
 def _lan(attach: str, at: str, run_id: str) -> LanSettings:

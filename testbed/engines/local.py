@@ -125,11 +125,11 @@ class _Unexplained:
 
 
 @dataclass(frozen=True, slots=True)
-class _Nudge:
+class Nudge:
     """Nothing happened but that a condition may hold now."""
 
 
-_Item = _Said | _Exited | _Rang | _Unexplained | _Nudge | LinkMeasured | EngineError
+_Item = _Said | _Exited | _Rang | _Unexplained | Nudge | LinkMeasured | EngineError
 
 
 async def run_in(place: Place, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
@@ -409,7 +409,7 @@ class LocalRun:
         """Tell the verifier that nothing more will come; its verdict, or {} and `aborted` says why there is none."""
         expected = self._roles.ledger.expected_json(self._reporter.recorded)
         asking = self._loop.create_task(self._reporter.conclude(expected, VERDICT_S))
-        asking.add_done_callback(lambda _: self._queue.put_nowait(_Nudge()))
+        asking.add_done_callback(lambda _: self._queue.put_nowait(Nudge()))
         await self._until(lambda: asking.done() or VERIFIER not in self._roles.running(), VERDICT_S + 1.0, None)
         try:
             if asking.done():

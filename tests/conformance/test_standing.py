@@ -192,3 +192,49 @@ def test_what_cannot_be_is_said_and_starts_nothing(home: Path, monkeypatch: pyte
 def shell(*words: str) -> str:
     assert shutil.which(words[0])
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+MISSED = """\
+name: never-there
+title: A fault whose point is never reached
+engines: [containers]
+training: {steps: 8}
+faults:
+  - {kind: kill, target: worker-4, trigger: {step: 4, phase: offer}}
+  - {kind: kill, target: worker-4, trigger: {at_ms: 600000}}
+fixed: false
+"""
+
+
+def test_a_failed_run_that_is_kept_stands_until_it_is_told(home: Path, tmp_path: Path, docker: Docker) -> None:
+    scenario = tmp_path / "never-there.yaml"
+    scenario.write_text(MISSED, encoding="utf-8")
+    told, out = tmp_path / "stderr", tmp_path / "run"
+    command = ["run", str(scenario), "--engine", "containers", "--keep", "--out", str(out)]
+    with (
+        told.open("w") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", "testbed.cli", *command],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            text=True,
+        ) as driver,
+    ):
+        try:
+            assert wait_until(lambda: "Ctrl-C takes it down" in told.read_text(), BOUND_S), told.read_text()
+            run_id = json.loads((out / "manifest.json").read_text())["run_id"]
+            assert left_of(docker, run_id)
+            driver.send_signal(signal.SIGINT)
+            said, _ = driver.communicate(timeout=BOUND_S)
+        finally:
+            driver.kill()
+    assert driver.returncode == 4, said
+    assert "UNKNOWN" in said
+    assert left_of(docker, run_id) == []
+
+
+def test_only_containers_are_kept() -> None:
+    ended = gradstorm("run", "clean", "--keep")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--keep is for --engine containers" in ended.stderr
