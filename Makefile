@@ -59,8 +59,9 @@ lock: ## pin requirements*.in anew (UPGRADE=--upgrade to move what is pinned)
 image: ## build the container image, and what it needs where it cannot be pulled
 	@scripts/docker-images
 
-testbed-up: setup ## bring up a testbed in containers that stands: WORKERS=4 STRATEGY=ring ARGS=…
-	@$(BIN)/gradstorm up --workers $(or $(WORKERS),4) --strategy $(or $(STRATEGY),ring) $(ARGS)
+testbed-up: setup ## bring up a testbed in containers that stands: WORKERS=4 STRATEGY=ring, or MODE=shards SHARDS=3; ARGS=…
+	@$(BIN)/gradstorm up --workers $(if $(filter shards,$(MODE)),$(or $(SHARDS),3),$(or $(WORKERS),4)) \
+	    --strategy $(if $(filter shards,$(MODE)),shards,$(or $(STRATEGY),ring)) $(ARGS)
 
 testbed-run: setup ## run SCENARIO=… STRATEGY=… in containers, while a testbed that stands rests
 	@$(BIN)/gradstorm run $(or $(SCENARIO),clean) --engine containers $(if $(STRATEGY),--strategy $(STRATEGY)) $(ARGS)

@@ -29,8 +29,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(
-    workers: Annotated[int, typer.Option(min=1, max=64, help="How many workers.")] = 4,
-    strategy: Annotated[str, typer.Option(help="ring or ps.")] = "ring",
+    workers: Annotated[int, typer.Option(min=1, max=64, help="How many workers, or shards.")] = 4,
+    strategy: Annotated[str, typer.Option(help="ring, ps or shards.")] = "ring",
     pace_ms: Annotated[float, typer.Option(help="Pause before every step: a testbed stands for hours.")] = 500.0,
     memory: Annotated[str, typer.Option(help="Limit of each role, such as 512m.")] = "",
     cpus: Annotated[str, typer.Option(help="Limit of each role in cores, such as 0.5.")] = "",
@@ -47,11 +47,12 @@ def up(
     began_s = time.monotonic()
     request = {"workers": workers, "strategy": strategy, "pace_ms": pace_ms, "out": str(out.absolute()) if out else ""}
     standing = bring_up(request, _say)
-    typer.echo(f"up after {time.monotonic() - began_s:.1f} s: {standing.run_id}, {workers} workers, {strategy}")
+    member = "shard" if strategy == "shards" else "worker"
+    typer.echo(f"up after {time.monotonic() - began_s:.1f} s: {standing.run_id}, {workers} {member}s, {strategy}")
     typer.echo(f"  compose project {standing.project}, Docker at {standing.docker}")
     typer.echo(f"  run folder      {standing.folder}")
     typer.echo(
-        "  now: gradstorm status; gradstorm inject worker-1→worker-2 latency 100ms; gradstorm heal; gradstorm down"
+        f"  now: gradstorm status; gradstorm inject {member}-1→{member}-2 latency 100ms; gradstorm heal; gradstorm down"
     )
 
 
