@@ -103,10 +103,14 @@ class ThawTimers:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL. `lossy`: the machine loses power, so what the role had not synced is lost too (simulator only)."""
+    """SIGKILL. `lossy`: the machine loses power, so what the role had not synced is lost too (simulator only).
+
+    `gently`: SIGTERM instead; the role ends by itself.
+    """
 
     role: str
     lossy: bool = False
+    gently: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,12 @@ from chaos.fault_kinds.links import (
     Reorder,
     Reset,
 )
-from chaos.fault_kinds.roles import AddWorker, Kill, Pause, PowerCut, Straggle
+from chaos.fault_kinds.roles import AddWorker, Kill, Pause, PowerCut, Stop, Straggle
 
 AnyFault = (
     Kill | PowerCut | Pause | Straggle | AddWorker | CorruptCheckpoint | Latency | Jitter | Bandwidth | Drop
     | Duplicate | Reorder | CorruptPayload | Partition | Reset | Flap | Disconnect | Down | Timeout | Limit | Slicer
-    | SlowClose
+    | SlowClose | Stop
 )  # fmt: skip
 Fault = Annotated[AnyFault, Field(discriminator="kind")]
 

@@ -29,7 +29,7 @@ from services.records import (
 )
 
 EXCUSED = "excused"
-KILLING = ("kill", "power_cut", "power cut")
+KILLING = ("kill", "stop", "power_cut", "power cut")
 DRAWN = re.compile(r"random-\d+")  # names of `chaos.random_schedule`: not every fault of theirs has to be reached
 
 PROMISED = (

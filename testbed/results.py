@@ -22,7 +22,7 @@ from testbed.run_folder import RunFolder, RunFolderError
 SCHEMA = "gradstorm.run/1"
 VERIFY_SCHEMA = "gradstorm.verify/1"
 _VERDICTS = ("pass", "violated", "unknown")
-_KILLING = ("kill", "power_cut")
+_KILLING = ("kill", "stop", "power_cut")
 _NOISE_FLOOR_IS = (
     "the error that rounding alone may leave in one element of the reduced gradient; services/invariants/"
     "gradient_exactness.py derives it"

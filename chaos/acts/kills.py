@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.actions import Action, FreezeTimers, Kill, Launch, ThawTimers
 from chaos.acts.base import Act, Board, Keeps, Stage, Witness, point_witness
 from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, is_member, is_worker
-from chaos.fault_kinds.roles import Killing, PowerCut
+from chaos.fault_kinds.roles import Killing, PowerCut, Stop
 from services.events import COORDINATOR, SERVER, shard_name, worker_name
 from services.host import Hold
 from services.records import Fact, Opened, Proven, Recovered, RolledBack, ShardProven, ShardsRolledBack
@@ -14,6 +14,7 @@ EXIT_WAIT_MS = 10_000.0
 LAUNCH_WAIT_MS = 60_000.0
 BACK_WAIT_MS = 120_000.0
 KILLED = (-9, 137)  # as a parent sees SIGKILL, and as a container reports it
+STOPPED = (0,)  # whoever is asked to end does so in order
 
 
 class KillAct(Act):
@@ -26,6 +27,7 @@ class KillAct(Act):
         self.target = fault.target
         self.returns_at = fault.relaunch_at
         self.lossy = isinstance(fault, PowerCut)
+        self.gently = isinstance(fault, Stop)
         self._victims: list[str] = []
         self._dying: list[str] = []
         self._codes: dict[str, int] = {}
@@ -47,7 +49,7 @@ class KillAct(Act):
             self.board.frozen_for.add(self.name)
         for role in victims:
             self.board.killed_by[role] = self.name
-            actions.append(Kill(role, lossy=self.lossy))
+            actions.append(Kill(role, lossy=self.lossy, gently=self.gently))
         return actions + self.begin_wait(f"the exit of {', '.join(victims)}", EXIT_WAIT_MS)
 
     def on_exit(self, role: str, exit_code: int) -> list[Action]:
@@ -86,6 +88,10 @@ class KillAct(Act):
 
     # ------------------------------------------------------------ inside
 
+    @property
+    def _expected(self) -> tuple[int, ...]:
+        return STOPPED if self.gently else KILLED
+
     def _find_victims(self) -> list[str]:
         running = self.board.running
         if self.target != EVERYONE:
@@ -101,7 +107,7 @@ class KillAct(Act):
 
     def _all_dead(self) -> list[Action]:
         self.wait = None
-        otherwise = {role: code for role, code in self._codes.items() if code not in KILLED}
+        otherwise = {role: code for role, code in self._codes.items() if code not in self._expected}
         if otherwise:
             role, code = next(iter(otherwise.items()))
             return self.miss(f"{role} exited by itself with code {code} before the signal")

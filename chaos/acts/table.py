@@ -17,6 +17,7 @@ from chaos.faults import AnyFault
 _ACTS: dict[str, Callable[[str, Any, Board], Act]] = {
     "kill": KillAct,
     "power_cut": KillAct,
+    "stop": KillAct,
     "pause": PauseAct,
     "straggle": StraggleAct,
     "add": AddAct,

@@ -45,6 +45,15 @@ class Kill(Killing):
     kind: Literal["kill"]
 
 
+class Stop(Killing):
+    """SIGTERM: the worker hands over what it recorded and ends by itself; from then on as dead as after a kill."""
+
+    able: ClassVar[frozenset[str]] = frozenset({"sim", "local", "containers"})
+    kind: Literal["stop"]
+    target: WorkerName
+    """The worker that is asked to end."""
+
+
 class PowerCut(Killing):
     """The machine loses power: the process dies, and what it had not synced is lost."""
 

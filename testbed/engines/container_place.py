@@ -58,6 +58,7 @@ _EXPIRES_S = 6 * 3600
 _CALL_S = 60.0  # a loaded machine starts a container slowly
 _READY_S = 20.0
 _GIVES_UP_SOON = {"net.ipv4.tcp_syn_retries": "1"}  # while a proxy dials a dead role's address, it takes nobody
+_GRACE_S = 10.0  # for a role that is asked to end
 _ADDRESS_FREE_S = 5.0
 
 
@@ -115,6 +116,9 @@ class ContainerPlace:
 
     def kill(self, role: str) -> None:
         self._to_process(role, lambda docker, container: docker.kill(container))
+
+    def terminate(self, role: str) -> None:
+        self._to_process(role, lambda docker, container: docker.stop(container, _GRACE_S))
 
     def suspend(self, role: str) -> None:
         if role in self._running:

@@ -203,6 +203,9 @@ class LanPlace:
     def kill(self, role: str) -> None:
         self._signal(role, LaunchSignal.KILL)
 
+    def terminate(self, role: str) -> None:
+        raise EngineError(f"engine lan cannot ask {role} to end")
+
     def suspend(self, role: str) -> None:
         self._signal(role, LaunchSignal.STOP)
 

@@ -361,8 +361,9 @@ class LocalRun:
                 self._roles.thaw_coordinator()
             case Launch(role):
                 self._roles.launch(role)
-            case Kill(role):
-                self._roles.kill(role, f"killed by {', '.join(self._driver.active_faults)}", excused=True)
+            case Kill(role, _, gently):
+                why = f"{'stopped' if gently else 'killed'} by {', '.join(self._driver.active_faults)}"
+                self._roles.kill(role, why, excused=True, gently=gently)
             case Suspend(role):
                 self._roles.suspend(role)
             case Resume(role):

@@ -76,6 +76,9 @@ class LocalPlace:
     def kill(self, role: str) -> None:
         self._opened.kill(role)
 
+    def terminate(self, role: str) -> None:
+        self._opened.terminate(role)
+
     def suspend(self, role: str) -> None:
         self._opened.suspend(role)
 

@@ -71,14 +71,17 @@ class LocalRoles:
         self._progress.role(role, launch, "starting")
         self._place.start(role, launch, self.server.address)
 
-    def kill(self, role: str, why: str, *, excused: bool) -> None:
-        """SIGKILL. `excused`: a fault of the schedule wants it, so the end of its evidence may be missing."""
+    def kill(self, role: str, why: str, *, excused: bool, gently: bool = False) -> None:
+        """SIGKILL, or SIGTERM. `excused`: a fault of the schedule wants it; the end of its evidence may be missing."""
         launch = self.launch_of(role)
         self._killed[role, launch] = why
         if excused:
             self.ledger.excuse(role, launch, why)
-        self._progress.role(role, launch, "killed")
-        self._place.kill(role)
+        self._progress.role(role, launch, "asked to end" if gently else "killed")
+        if gently:
+            self._place.terminate(role)
+        else:
+            self._place.kill(role)
 
     def suspend(self, role: str) -> None:
         """SIGSTOP."""

@@ -2,8 +2,8 @@
 
 `LocalRun` drives a run and does not know where its roles are; it asks a `Place`. Duties of a place:
 
-1. `start`, `kill`, `suspend` and `resume` return at once; those for one role happen in that order. `apply` and `undo`
-   return when it is done: what stands at the point of a fault must not go on before the fault is there.
+1. `start`, `kill`, `terminate`, `suspend` and `resume` return at once; those for one role happen in that order.
+   `apply` and `undo` return when it is done: what stands at the point of a fault must not go on before it is there.
 2. `exited` is called once for each launch whose process is gone, in the loop. What could not be done is `failed`.
 3. `close` leaves nothing of what was started, whatever happened before, `open` cut short included.
 """
@@ -51,6 +51,10 @@ class Place(Protocol):
 
     def kill(self, role: str) -> None:
         """SIGKILL."""
+        ...
+
+    def terminate(self, role: str) -> None:
+        """SIGTERM: the role ends by itself."""
         ...
 
     def suspend(self, role: str) -> None:

@@ -48,7 +48,7 @@ from services.shell.cast import coordinator_of, make_member
 from testbed.engines.base import NO_VERIFIER, EngineError, EngineOutcome, ProgressSink, RoleExit, RunPlan
 from testbed.engines.corruption import corrupt_checkpoints
 from testbed.engines.sim_network import LinkFault
-from testbed.engines.sim_world import Exited, World
+from testbed.engines.sim_world import SIGKILLED, Exited, World
 from testbed.plants import planted
 from testbed.run_folder import RunFolder
 from training.disk import LossyDisk, SyncDir, SyncFile, WriteFile, apply_all
@@ -274,9 +274,9 @@ class _Session:
 
     def _act_on_roles(self, action: Action) -> None:
         match action:
-            case Kill(role, lossy):
+            case Kill(role, lossy, gently):
                 self._ordered.add(role)
-                self.world.kill(role, lossy)
+                self.world.kill(role, lossy, 0 if gently else SIGKILLED)
             case Suspend(role):
                 self.world.suspend(role)
             case Resume(role):

@@ -51,6 +51,7 @@ from training.disk import LossyDisk
 
 COMPUTE_MS = 1.0
 PERSIST_MS = 0.3
+SIGKILLED = -9
 CONNECT_MS = 0.5
 DETECT_MS = 0.3
 HEARTBEATS_PER_LEASE = 6
@@ -158,7 +159,7 @@ class World:
             self._heartbeat(node)
         return launch
 
-    def kill(self, name: str, power_cut: bool = False) -> None:
+    def kill(self, name: str, power_cut: bool = False, exit_code: int = SIGKILLED) -> None:
         """SIGKILL: what the process had not handed to the disk is lost; with a power cut, what was not synced, too."""
         node = self.nodes.get(name)
         if node is None or not node.alive:
@@ -166,7 +167,7 @@ class World:
         self._tear(node)
         if power_cut:
             self.disk.crash(lambda count: int(self.generator.integers(count)))
-        self._gone(node, Exited(node.launch, -9, node.host.recorder.last))
+        self._gone(node, Exited(node.launch, exit_code, node.host.recorder.last))
 
     def suspend(self, name: str) -> None:
         if (node := self.nodes.get(name)) is not None:

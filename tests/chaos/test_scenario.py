@@ -137,6 +137,7 @@ def test_toxiproxy_does_bytes_and_connections_not_messages() -> None:
         "straggle",
         "add",
         "corrupt_checkpoint",
+        "stop",
     ]
     through = [kind for kind, model in KINDS.items() if "containers" in model.able_with_toxiproxy]
     assert through == ["latency", "jitter", "bandwidth", "partition", "reset", "flap", "disconnect", *without_sim]

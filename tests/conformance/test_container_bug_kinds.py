@@ -120,7 +120,7 @@ print(*(address.rpartition(":")[0] for address in listening))
 def test_kind_21_strangers_and_pickles_are_refused_and_nobody_listens_everywhere(
     tmp_path: Path, docker: Docker
 ) -> None:
-    with running(tmp_path, "clean", "--steps", "1500") as (driver, told):
+    with running(tmp_path, "clean", "--steps", "600") as (driver, told):
         assert wait_until(lambda: '"linked"' in log_of(tmp_path, "worker-1"), UP_WITHIN_S), told.read_text()
         inside = container_of(docker, tmp_path, "worker-2")
         assert inside is not None

@@ -72,3 +72,12 @@ def test_on_processes_the_bits_are_the_simulators(tmp_path: Path) -> None:
     (row,) = run_cells(cells(["kill-at-reduce"], "local", "ring"), "local", tmp_path)
     assert row.equality == "equal", row.why
     assert row.good
+
+
+@pytest.mark.local
+def test_a_worker_that_is_asked_to_end_does_and_changes_no_more_than_a_death(tmp_path: Path) -> None:
+    (stopped,) = run_cells(cells(["stop-worker"], "local", "ring"), "local", tmp_path)
+    (killed,) = run_cells(cells(["relaunch"], "sim", "ring"), "sim", tmp_path)
+    assert stopped.good, stopped.why
+    assert stopped.effects[0].startswith("1-stop-worker-2: exit_code 0, phase reduce, step 5")
+    assert stopped.params_sha256 == killed.params_sha256
