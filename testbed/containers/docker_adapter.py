@@ -34,6 +34,7 @@ from testbed.containers.labels import OWNER, RUN, Ownership, read_ownership
 
 CALL_TIMEOUT_S = 10.0
 PULL_TIMEOUT_S = 300.0
+_FREEZES = 5  # tries
 
 
 class Docker:
@@ -244,8 +245,14 @@ class Docker:
 
     def pause(self, container: str) -> ContainerState:
         """Freeze every process in it; its connections stay open. Raises NotRunning."""
-        with self._asking(f"pausing {container}"):
-            self._api.pause(container)
+        for tries_left in reversed(range(_FREEZES)):
+            try:
+                with self._asking(f"pausing {container}"):
+                    self._api.pause(container)
+                break
+            except DockerRefused as error:
+                if "unable to freeze" not in str(error) or not tries_left:  # runc gives up too soon on a busy machine
+                    raise
         return self.inspect(container)
 
     def unpause(self, container: str) -> ContainerState:
