@@ -72,9 +72,9 @@ def checker_breaks() -> list[Patch]:
     original = ReplicaAgreement.on_fact
 
     def on_fact(self: ReplicaAgreement, entry: Entry) -> None:
+        original(self, entry)
         if isinstance(entry.fact, StepApplied) and entry.fact.step == 5:
             raise ZeroDivisionError("planted")
-        original(self, entry)
 
     return [(ReplicaAgreement, "on_fact", on_fact)]
 

@@ -63,6 +63,7 @@ def not_passed(verdict: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]
     return [part for part in verdict["invariants"] if part["verdict"] != "pass"]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kinds", sorted({kinds_of(pair) for pair in PAIRS}))
 def test_every_pair_has_one_outcome(kinds: str, capsys: pytest.CaptureFixture[str]) -> None:
     wrong, runs = [], 0
