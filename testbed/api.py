@@ -44,7 +44,7 @@ def run(  # noqa: PLR0913 - one argument for each option of the command line
     lr: float | None = None,
     text: str | None = None,
     resume: str | None = None,
-    plant: Sequence[str] = (),
+    plant: str | Sequence[str] = (),
     out: str | PathLike[str] | None = None,
     lan: LanSettings | None = None,
     progress: ProgressSink | None = None,
@@ -63,7 +63,7 @@ def run(  # noqa: PLR0913 - one argument for each option of the command line
         lr=lr,
         text=text,
         resume=resume,
-        plants=tuple(plant),
+        plants=(plant,) if isinstance(plant, str) else tuple(plant),
         out=Path(out) if out is not None else None,
         lan=lan,
     )
@@ -90,12 +90,19 @@ def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunRe
     with one_blas_thread():
         folder = RunFolder.create(prepared.folder_path)
         plan = _with_own_resume(prepared.plan, folder)
-        folder.dataset_path.write_bytes(plan.data)
-        folder.write_manifest(_manifest(prepared, plan))
+        _begin_folder(folder, prepared, plan)
         outcome = prepared.engine.run(plan, folder, progress or Silent())
         result = compose(plan, prepared.engine.name, folder, outcome)
         _write(folder, result, progress or Silent())
         return result
+
+
+def _begin_folder(folder: RunFolder, prepared: Prepared, plan: RunPlan) -> None:
+    try:
+        folder.dataset_path.write_bytes(plan.data)
+        folder.write_manifest(_manifest(prepared, plan))
+    except (RunFolderError, OSError) as error:
+        raise EngineError(f"cannot begin the run in {folder.path}: {error}; nothing was started") from error
 
 
 def _write(folder: RunFolder, result: RunResult, progress: ProgressSink) -> None:

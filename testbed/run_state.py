@@ -59,8 +59,8 @@ class Waiting:
     deadline_s: float
 
     def __str__(self) -> str:
-        missing = ", ".join(self.missing) or "nobody by name"
-        return f"waiting for {self.what}: missing {missing}, for {self.since_s:.0f} s, until {self.deadline_s:.0f} s"
+        missing = f"missing {', '.join(self.missing)}, " if self.missing else ""
+        return f"waiting for {self.what}: {missing}{self.since_s:.0f} s so far, {self.deadline_s:.0f} s at most"
 
 
 @dataclass(slots=True)

@@ -71,10 +71,10 @@ from testbed.engines.process import log_tail
 from testbed.run_folder import RunFolder
 
 CONNECT_S = 120.0  # from the start of a process until it dials us
-LEAVE_S = 15.0  # for the roles to end by themselves once the run is over
+LEAVE_S = 30.0  # for the roles to end by themselves once the run is over
 ACCOUNT_S = 2.0  # for the last words of a role that has exited
 VERDICT_S = 180.0  # for the verifier to catch up and judge
-STRAY_EXIT_S = 5.0  # an orderly exit may be seen before the fact that explains it
+STRAY_EXIT_S = 15.0  # an orderly exit may be seen before the fact that explains it
 _ORDERLY = {0: "finished", 5: "stopped by a named condition"}  # a role's own exit codes, `services.shell.runner`
 _QUIET_S = 2.0  # nothing new for so long: say who is waited for
 _TICK_S = 0.5

@@ -75,7 +75,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     lines = [line.partition("] ")[2] for line in stream.getvalue().splitlines()]
     assert lines == [
         "worker-2 is dead at step 6: link broken",
-        "waiting for members: missing worker-2, for 1 s, until 20 s",
+        "waiting for members: missing worker-2, 1 s so far, 20 s at most",
         "fencing: violated",
     ]
 

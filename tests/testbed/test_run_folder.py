@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import testbed
+from testbed.engines.base import EngineError
 from testbed.run_folder import (
     RunFolder,
     RunFolderError,
@@ -102,3 +104,15 @@ def test_prune_leaves_the_newest_the_running_and_what_is_not_ours(home: Path) ->
     (home / "notes" / "manifest.json").write_text('{"kind": "something else"}')
     assert [run.name for run in prune(2)] == ["run-2", "run-3"]
     assert sorted(path.name for path in home.iterdir()) == ["notes", "run-4", "run-5", "running"]
+
+
+def test_a_run_whose_folder_takes_no_data_says_which_folder_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunFolder, "dataset_path", property(lambda folder: folder.path / "missing" / "dataset"))
+    with pytest.raises(EngineError, match=r"cannot begin the run in .*run.*; nothing was started"):
+        testbed.run("clean", steps=4, out=tmp_path / "run")
+
+
+def test_one_planted_bug_may_be_named_alone(tmp_path: Path) -> None:
+    assert testbed.run("clean", plant="mean-of-means", out=tmp_path / "run").verdict == "violated"

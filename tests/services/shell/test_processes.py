@@ -94,6 +94,24 @@ def test_a_role_does_nothing_before_the_first_directory_and_stands_at_a_hold_unt
     run(tmp_path, body)
 
 
+def test_a_driver_that_is_busy_while_a_role_ends_hears_its_last_words(tmp_path: Path) -> None:
+    async def body(cast: Cast) -> None:
+        for role in ("coordinator", "worker-1", "verifier"):
+            cast.launch(role, steps=3)
+        await cast.connected("coordinator", "worker-1", "verifier")
+        await cast.driver.arm(Hold("h1", "worker-1", 3, "offer"))
+        cast.publish()
+        await cast.until(HoldReached, "worker-1")
+        cast.driver.release("worker-1", "h1")
+        await asyncio.sleep(0.05)
+        time.sleep(2.5)
+        ended = await cast.until(RoleEnded, "coordinator")
+        assert ended.condition == "finished"
+        assert isinstance(cast.of(FactSeen, "coordinator")[-1].fact, Finished)
+
+    run(tmp_path, body)
+
+
 def test_a_killed_role_is_gone_and_its_next_launch_takes_its_place(tmp_path: Path) -> None:
     async def body(cast: Cast) -> None:
         for role in ("coordinator", "worker-1", "verifier"):
