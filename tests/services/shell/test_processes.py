@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_a_driver_that_is_busy_while_a_role_ends_hears_its_last_words(tmp_path: 
         await cast.until(HoldReached, "worker-1")
         cast.driver.release("worker-1", "h1")
         await asyncio.sleep(0.05)
-        time.sleep(2.5)
+        threading.Event().wait(2.5)  # the driver is busy, and its loop stands still
         ended = await cast.until(RoleEnded, "coordinator")
         assert ended.condition == "finished"
         assert isinstance(cast.of(FactSeen, "coordinator")[-1].fact, Finished)
