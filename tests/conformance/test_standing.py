@@ -104,10 +104,11 @@ def test_up_broken_healed_and_down(home: Path, docker: Docker) -> None:
     told = done("inject", "w1→w2", "latency", "100ms")
     measured = re.search(r"delay_ms ([0-9.]+)", told)
     assert measured is not None, told
-    assert float(measured[1]) == pytest.approx(100.0, abs=15.0)
+    assert float(measured[1]) >= 99.0  # how exact it is, test_toxiproxy_faults.py measures; a busy machine adds
     shown = status(name)
     assert shown["active"] == ["1-latency"]
-    assert shown["delays_ms"]["worker-1→worker-2"] > 85.0 > shown["delays_ms"]["worker-2→worker-1"]
+    delays_ms = shown["delays_ms"]
+    assert delays_ms["worker-1→worker-2"] > max(99.0, delays_ms["worker-2→worker-1"])
     assert "exit_code 137" in done("inject", "worker-2", "kill")
     assert done("heal") == "healed: 1-latency, worker-2 started again\n"
     assert wait_until(lambda: status(name)["members"] == 2, BOUND_S)
@@ -121,7 +122,8 @@ def test_up_broken_healed_and_down(home: Path, docker: Docker) -> None:
     said = done("down")
     counted = re.search(r"(\d+) steps committed, (\d+) checked, nothing violated", said)
     assert counted is not None, said
-    assert int(counted[1]) == int(counted[2]) > step
+    assert int(counted[1]) - int(counted[2]) in (0, 1)  # it was taken down in the middle of a step, or between two
+    assert int(counted[2]) > step
     assert left_of(docker, name) == []
 
 
