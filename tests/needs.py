@@ -1,6 +1,7 @@
 """What a test needs and this machine may not have: then it is left out, with the reason, and a line says so.
 
-What GRADSTORM_REQUIRE names (containers, hosts; in CI both) must run: there the same is a failure.
+What GRADSTORM_REQUIRE names (containers, hosts; in CI both) must run: there the same is a failure. What is marked
+matrix, every scenario in containers and a soak, runs where GRADSTORM_REQUIRE names matrix, and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NoReturn
 import pytest
 
 REQUIRED_VARIABLE = "GRADSTORM_REQUIRE"
+MATRIX = "matrix"
 
 
 def missing(what: str, need: str = "containers") -> NoReturn:
@@ -54,7 +56,13 @@ def why_no_hosts() -> str:
     return "" if made else "no network namespaces"
 
 
-NEEDS: dict[str, Callable[[], str]] = {"containers": why_no_docker, "hosts": why_no_hosts}
+def why_no_matrix() -> str:
+    """Why the long container runs are left out unless they are asked for."""
+    wanted = MATRIX in os.environ.get(REQUIRED_VARIABLE, "").split(",")
+    return "" if wanted else f"long; set {REQUIRED_VARIABLE}=containers,{MATRIX}"
+
+
+NEEDS: dict[str, Callable[[], str]] = {"containers": why_no_docker, "hosts": why_no_hosts, MATRIX: why_no_matrix}
 """Mark -> why tests with it cannot run here."""
 
 

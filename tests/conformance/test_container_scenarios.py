@@ -1,6 +1,6 @@
 """Every data-parallel scenario in containers, the strategies in turn: it passes, with the simulator's bits where fixed.
 
-`make chaos-all` runs every scenario under both strategies.
+Long, so it runs where GRADSTORM_REQUIRE names matrix (`tests.needs`); `make chaos-all` runs both strategies of each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chaos.scenario import Scenario
 from services.any_config import AnyStrategy
 from testbed.matrix import cells, run_cells
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.containers, pytest.mark.matrix, pytest.mark.slow, pytest.mark.timeout(240)]
 CELLS = cells([], "containers", "alternate")
 
 

@@ -130,3 +130,11 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
     assert log_tail(path) == ""
     path.write_text("\n".join(f"line {number}" for number in range(100)))
     assert log_tail(path, 2) == "line 98\nline 99"
+
+
+def test_a_role_loads_nothing_that_only_the_driver_needs() -> None:
+    code = "import sys, services.shell.__main__, testbed.engines.local_cast; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "numpy" in loaded
+    assert not loaded & {"pydantic", "sklearn", "autograd", "docker", "typer", "yaml", "requests"}
