@@ -304,7 +304,7 @@ class Ledger:
         generation = step.committed.generation
         later_values = []
         for reduced in self._reduced.pop(step.number, ()):
-            if reduced.generation > generation and reduced is not step.reduced:
+            if reduced.generation > generation:  # also the one that served: a step made again has the same value
                 later_values.append(reduced)
             elif reduced.value is not None:
                 self._reduced_bytes -= reduced.value.nbytes
