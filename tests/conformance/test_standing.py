@@ -98,6 +98,7 @@ def left_of(docker: Docker, run_id: str) -> list[str]:
     return [one.name for one in docker.containers(run_id=run_id)] + list(docker.networks(run_id=run_id))
 
 
+@pytest.mark.matrix  # it takes a minute, and a machine that is not too busy for 50 ms a step
 def test_up_broken_healed_and_down(home: Path, docker: Docker) -> None:
     name = up("--pace-ms", "50")
     assert f"gradstorm-{name}" in shell("docker", "compose", "ls")
@@ -177,7 +178,7 @@ def test_what_cannot_be_is_said_and_starts_nothing(home: Path, monkeypatch: pyte
     for words, code, told in (
         (("up", "--engine", "sim"), 2, "stands on --engine containers only"),
         (("up", "--memory", "much"), 2, "GRADSTORM_ROLE_MEMORY=much"),
-        (("up", "--strategy", "tree"), 2, "--strategy 'tree' is neither ring nor ps"),
+        (("up", "--strategy", "tree"), 2, "--strategy 'tree' is none of ring, ps, shards"),
         (("up", "--workers", "0"), 2, "workers"),
         (("status",), 2, "no testbed is up"),
         (("down",), 2, "no testbed is up"),
