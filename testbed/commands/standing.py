@@ -13,7 +13,7 @@ import typer
 from testbed.exit_codes import ExitCode
 
 _Engine = Annotated[str, typer.Option("--engine", help="Only containers stand.")]
-_Name = Annotated[str, typer.Option("--name", metavar="RUN", help="Which testbed, where several are up.")]
+_Name = Annotated[str, typer.Option("--name", metavar="RUN", help="Which testbed, where several are up: id or folder.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -51,9 +51,9 @@ def up(
     typer.echo(f"up after {time.monotonic() - began_s:.1f} s: {standing.run_id}, {workers} {member}s, {strategy}")
     typer.echo(f"  compose project {standing.project}, Docker at {standing.docker}")
     typer.echo(f"  run folder      {standing.folder}")
-    typer.echo(
-        f"  now: gradstorm status; gradstorm inject {member}-1→{member}-2 latency 100ms; gradstorm heal; gradstorm down"
-    )
+    named = f" --name {standing.folder}" if out else ""  # elsewhere than all others, so it is not found by itself
+    commands = ("status", f"inject {member}-1→{member}-2 latency 100ms", "heal", "down")
+    typer.echo(f"  now: {'; '.join(f'gradstorm {command}{named}' for command in commands)}")
 
 
 def status(name: _Name = "", as_json: _AsJson = False) -> None:

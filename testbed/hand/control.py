@@ -47,6 +47,8 @@ class Standing:
 def find_standing(name: str = "") -> Standing:
     """The testbed of that name (run id or folder), or the only one that is up. Raises ConfigurationError."""
     up = [one for one in all_standing() if name in ("", one.run_id, one.folder, Path(one.folder).name)]
+    if name and not up:
+        up = _read(Path(name) / CONTROL_FILE)  # brought up with --out
     if len(up) == 1:
         return up[0]
     if up:
@@ -57,13 +59,16 @@ def find_standing(name: str = "") -> Standing:
 
 def all_standing() -> list[Standing]:
     """Those whose driver lives, by name. What a killed driver left is not among them."""
-    found = []
-    for path in sorted(runs_home().glob(f"*/{CONTROL_FILE}")):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            one = Standing(**json.loads(path.read_text(encoding="utf-8")))
-            if is_alive(one.driver):
-                found.append(one)
-    return found
+    return [one for path in sorted(runs_home().glob(f"*/{CONTROL_FILE}")) for one in _read(path)]
+
+
+def _read(path: Path) -> list[Standing]:
+    """The testbed that this file tells of, if its driver lives."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        one = Standing(**json.loads(path.read_text(encoding="utf-8")))
+        if is_alive(one.driver):
+            return [one]
+    return []
 
 
 def ask(standing: Standing, request: dict[str, Any], bound_s: float = _ANSWER_S) -> Answer:

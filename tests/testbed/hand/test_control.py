@@ -62,7 +62,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def standing(home: Path, name: str, port: int = 1) -> Standing:
-    (home / name).mkdir()
+    (home / name).mkdir(parents=True)
     made = Standing(name, str(home / name), name, "unix:///nowhere", this_driver(), os.getpid(), port, "the word")
     write_control(made)
     return made
@@ -112,6 +112,13 @@ def test_finding_one(home: Path) -> None:
         find_standing("third")
     remove_control(home / "one")
     assert find_standing() == other
+
+
+def test_one_that_was_brought_up_elsewhere_is_found_by_its_folder(home: Path) -> None:
+    one = standing(home / "elsewhere", "mine")
+    with pytest.raises(ConfigurationError, match="no testbed is up"):
+        find_standing()
+    assert find_standing(one.folder) == one
 
 
 def test_what_a_killed_driver_left_is_not_up(home: Path) -> None:
