@@ -85,7 +85,7 @@ def test_an_interrupted_command_leaves_nothing(tmp_path: Path, docker: Docker) -
     with running(tmp_path, "pause-past-lease", "--steps", "2000") as (
         driver,
         told,
-    ):  # it does not end before the signal
+    ):
         assert wait_until(lambda: " stopped\n" in told.read_text(), UP_WITHIN_S), told.read_text()
         assert left_of(docker, run_id_of(tmp_path))
         driver.send_signal(signal.SIGINT)
