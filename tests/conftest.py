@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,10 @@ from tests.needs import NEEDS, left_out_line, missing, reason_of
 # numpy is not imported yet: the number of BLAS threads, read at import, can change the last digit of a sum.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+# Started in the background, a shell lets us ignore Ctrl-C, and so would every command that the tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A loaded machine is no reason to fail, and the same commit shall give the same result twice.
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
