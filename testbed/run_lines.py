@@ -98,7 +98,7 @@ def _failure(document: Mapping[str, Any]) -> list[str]:
     lines = [f"because: {reason}" for reason in document["reasons"]]
     for name, entry in sorted(document["invariants"].items()):
         if entry["verdict"] != "pass":
-            lines.append(f"{entry['verdict'].upper()}: {name}: {_first(entry)}")
+            lines.append(f"{entry['verdict'].upper()}: {name}: {first_trouble(entry)}")
             lines += _active(document, entry)
     if document["stop_condition"] not in ("", "finished"):
         lines.append(f"STOPPED: {document['stop_condition']} {document['stop_reason']}".rstrip())
@@ -108,7 +108,8 @@ def _failure(document: Mapping[str, Any]) -> list[str]:
     return [*lines, f"run folder: {document['run_dir']}", f"replay:     {document['replay']}"]
 
 
-def _first(entry: Mapping[str, Any]) -> str:
+def first_trouble(entry: Mapping[str, Any]) -> str:
+    """What first broke an invariant, else why it is not known to hold; empty when it holds."""
     first = entry.get("first_violation")
     if first:
         return f"step {first['step']}, {first['role']}: {first['what']}"
@@ -152,15 +153,16 @@ def _mark(verdict: str) -> str:
 def _fault(fault: Mapping[str, Any]) -> str:
     parts = [f"{fault['fault']} {fault['state']}"]
     if fault["witness"]:
-        parts.append(f"witness: {_pairs(fault['witness'])}")
+        parts.append(f"witness: {pairs(fault['witness'])}")
     if fault.get("undo"):
-        parts.append(f"undone: {_pairs(fault['undo'])}")
+        parts.append(f"undone: {pairs(fault['undo'])}")
     if fault.get("reason"):
         parts.append(str(fault["reason"]))
     return "; ".join(parts)
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
+def pairs(values: Mapping[str, Any]) -> str:
+    """A witness or the like in one line."""
     return ", ".join(f"{key} {value}" for key, value in values.items() if value != "")
 
 

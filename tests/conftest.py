@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import settings
@@ -22,6 +24,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_sessionfinish() -> None:
+    """What pytest collects at its end may be the last of gRPC's objects, and some of their loops are closed."""
+    if "grpc" in sys.modules:
+        from services.shell.loop import run
+
+        run(asyncio.sleep(0))  # whoever has run this loop once holds gRPC's state
 
 
 @pytest.hookimpl(tryfirst=True)

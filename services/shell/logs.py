@@ -1,10 +1,11 @@
-"""The role's log: one JSON object per line on standard error, which whoever starts the process puts into a file."""
+"""Logs: one JSON object per line. A role's goes to standard error; whoever starts the process puts that into a file."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -13,11 +14,14 @@ from services.shell.options import ShellOptions
 
 
 class _Lines:
-    """Writes lines to standard error. A disk that is full takes no more of them: that ends the log, not the role."""
+    """Appends lines to a file. A disk that is full takes no more of them: that ends the log, not whoever writes it."""
+
+    def __init__(self, fileno: Callable[[], int]) -> None:
+        self._fileno = fileno
 
     def msg(self, message: str) -> None:
         with contextlib.suppress(OSError):
-            os.write(sys.stderr.fileno(), f"{message}\n".encode())
+            os.write(self._fileno(), f"{message}\n".encode())
 
     log = debug = info = warn = warning = error = critical = exception = msg
 
@@ -31,17 +35,18 @@ def role_log(options: ShellOptions, position: dict[str, int]) -> Any:
     def positioned(_logger: Any, _method: str, entry: Any) -> Any:
         return {**position, **entry}
 
-    return _json_log(positioned).bind(run=options.run_id, role=options.role, launch=options.launch)
+    return json_log(_stderr, positioned).bind(run=options.run_id, role=options.role, launch=options.launch)
 
 
 def host_log(role: str) -> Any:
     """A logger of a host that waits to be attached."""
-    return _json_log().bind(host=role)
+    return json_log(_stderr).bind(host=role)
 
 
-def _json_log(*first: Any) -> Any:
+def json_log(fileno: Callable[[], int], *first: Any) -> Any:
+    """A logger that appends one JSON object a line to the file that `fileno` gives; `first` change an entry before."""
     return structlog.wrap_logger(
-        _Lines(),
+        _Lines(fileno),
         processors=[
             *first,
             structlog.processors.add_log_level,
@@ -51,3 +56,7 @@ def _json_log(*first: Any) -> Any:
         ],
         wrapper_class=structlog.BoundLogger,
     )
+
+
+def _stderr() -> int:
+    return sys.stderr.fileno()

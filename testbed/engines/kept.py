@@ -8,41 +8,24 @@ from __future__ import annotations
 import signal
 
 from chaos.actions import Action, Tell
-from chaos.scenario import Scenario, refusals
 from services.messages import Judged
 from services.records import FaultMissed
 from services.shell.loop import run
 from testbed.engines.base import EngineOutcome, ProgressSink, RunPlan
 from testbed.engines.container_place import ContainerPlace
-from testbed.engines.driver_log import driver_log
-from testbed.engines.local import LocalRun, Nudge
+from testbed.engines.containers import ContainersEngine
+from testbed.engines.local import LocalRun, Nudge, run_in
 from testbed.run_folder import RunFolder
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class KeepingEngine:
+class KeepingEngine(ContainersEngine):
     """The engine `containers`, for a person who wants to look at what failed."""
-
-    @property
-    def name(self) -> str:
-        return "containers"
-
-    def refusals(self, scenario: Scenario, strategy: str) -> list[str]:
-        return refusals(scenario, "containers", strategy, toxiproxy=True)
 
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         """One run; when it fails, it stands until a signal. Raises EngineError."""
-        return run(_run(plan, folder, progress))
-
-
-async def _run(plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
-    with driver_log(folder.logs / "driver.1.log") as log:
-        kept = KeptRun(ContainerPlace(plan, folder, progress), plan, folder, progress, log)
-        try:
-            return await kept.go()
-        finally:
-            await kept.close()
+        return run(run_in(ContainerPlace(plan, folder, progress), plan, folder, progress, KeptRun))
 
 
 class KeptRun(LocalRun):

@@ -132,10 +132,12 @@ class Nudge:
 _Item = _Said | _Exited | _Rang | _Unexplained | Nudge | LinkMeasured | EngineError
 
 
-async def run_in(place: Place, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
-    """One run with its roles in that place, which is closed afterwards."""
+async def run_in(
+    place: Place, plan: RunPlan, folder: RunFolder, progress: ProgressSink, make: Callable[..., LocalRun] | None = None
+) -> EngineOutcome:
+    """One run with its roles in that place, which is closed afterwards. `make` makes another sort of run than usual."""
     with driver_log(folder.logs / "driver.1.log") as log:
-        run = LocalRun(place, plan, folder, progress, log)
+        run = (make or LocalRun)(place, plan, folder, progress, log)
         try:
             return await run.go()
         finally:

@@ -21,15 +21,14 @@ from chaos.actions import Action
 from chaos.by_hand import HandDriver
 from chaos.fault_kinds.roles import Pause
 from chaos.hand_words import hand_fault
-from chaos.scenario import Scenario, refusals
 from services.shell.driver_link import LinksSeen, Thing
 from services.shell.loop import run as run_loop
 from testbed.containers.health_probe import why_unhealthy
 from testbed.containers.labels import this_driver
 from testbed.engines.base import EngineError, EngineOutcome, ProgressSink, RunPlan
 from testbed.engines.compose_place import ComposePlace
-from testbed.engines.driver_log import driver_log
-from testbed.engines.local import LocalRun
+from testbed.engines.containers import ContainersEngine
+from testbed.engines.local import LocalRun, run_in
 from testbed.engines.local_cast import first_cast
 from testbed.hand.control import Answer, ControlServer, Standing, remove_control, write_control
 from testbed.hand.picture import Picture
@@ -52,7 +51,7 @@ class _ByHand:
     done: asyncio.Future[None]
 
 
-class StandingEngine:
+class StandingEngine(ContainersEngine):
     """An `Engine` whose run ends when it is told to. `told_up` is called once, when every role is healthy."""
 
     def __init__(self, picture: Picture, pace_ms: float, told_up: Callable[[Standing], None]) -> None:
@@ -60,26 +59,14 @@ class StandingEngine:
         self._pace_ms = pace_ms
         self._told_up = told_up
 
-    @property
-    def name(self) -> str:
-        return "containers"
-
-    def refusals(self, scenario: Scenario, strategy: str) -> list[str]:
-        return refusals(scenario, "containers", strategy, toxiproxy=True)
-
     def run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
         """Until somebody takes it down. Raises EngineError; KeyboardInterrupt passes through, with nothing left."""
-        return run_loop(self._run(plan, folder, progress))
+        return run_loop(run_in(ComposePlace(plan, folder, progress), plan, folder, progress, self._make))
 
-    async def _run(self, plan: RunPlan, folder: RunFolder, progress: ProgressSink) -> EngineOutcome:
-        place = ComposePlace(plan, folder, progress)
-        with driver_log(folder.logs / "driver.1.log") as log:
-            run = StandingRun(place, plan, folder, progress, log)
-            run.stand(self._picture, self._pace_ms, self._told_up)
-            try:
-                return await run.go()
-            finally:
-                await run.close()
+    def _make(self, *of: Any) -> StandingRun:
+        made = StandingRun(*of)
+        made.stand(self._picture, self._pace_ms, self._told_up)
+        return made
 
 
 class StandingRun(LocalRun):

@@ -17,7 +17,7 @@ from testbed.report_page.charts import MOST_POINTS, batch_chart, lanes_chart, lo
 from testbed.report_page.story import Story, read_story
 from testbed.results import RunResult, saved_result
 from testbed.run_folder import RunFolder, RunFolderError
-from testbed.run_lines import summary_lines
+from testbed.run_lines import first_trouble, pairs, summary_lines
 
 _MOST_EVENTS = 500
 _LOSS_CAPTION = "Training loss of each committed step. A dashed line: a fault acted while that step was open."
@@ -95,10 +95,10 @@ def _faults(body: Element, document: Mapping[str, Any]) -> None:
         (
             (fault["fault"], ""),
             (fault["kind"], ""),
-            (_pairs(fault.get("trigger", {})), ""),
+            (pairs(fault.get("trigger", {})), ""),
             (fault["state"], "unknown" if fault["state"] != "undone" else ""),
-            (_pairs(fault["witness"]) or str(fault.get("reason", "")), ""),
-            (_pairs(fault.get("undo", {})), ""),
+            (pairs(fault["witness"]) or str(fault.get("reason", "")), ""),
+            (pairs(fault.get("undo", {})), ""),
         )
         for fault in document["faults"]
     ]
@@ -108,10 +108,15 @@ def _faults(body: Element, document: Mapping[str, Any]) -> None:
 def _invariants(body: Element, document: Mapping[str, Any]) -> None:
     rows = []
     for name, entry in sorted(document["invariants"].items()):
-        first = entry.get("first_violation")
-        what = f"step {first['step']}, {first['role']}: {first['what']}" if first else "; ".join(entry["reasons"])
         verdict = entry["verdict"]
-        rows.append(((name, ""), (verdict, verdict), (str(entry["checked"]), ""), (what or entry["holds_when"], "")))
+        rows.append(
+            (
+                (name, ""),
+                (verdict, verdict),
+                (str(entry["checked"]), ""),
+                (first_trouble(entry) or entry["holds_when"], ""),
+            )
+        )
     _table(body, "Invariants", ("invariant", "verdict", "checked", "holds when, or what broke it first"), rows)
 
 
@@ -146,7 +151,7 @@ def _again(body: Element, document: Mapping[str, Any], manifest: Mapping[str, An
     commands = (str(document["replay"]), f"gradstorm verify {document['run_dir']}")
     SubElement(body, "pre").text = "\n".join(commands)
     versions = {**manifest.get("versions", {}), "commit": manifest.get("commit") or "unknown"}
-    SubElement(body, "p", {"class": "soft"}).text = f"started {manifest.get('started_at', '?')}; {_pairs(versions)}"
+    SubElement(body, "p", {"class": "soft"}).text = f"started {manifest.get('started_at', '?')}; {pairs(versions)}"
 
 
 def _table(
@@ -164,7 +169,3 @@ def _table(
         line = SubElement(table, "tr")
         for words, style in row:
             SubElement(line, "td", {"class": style} if style else {}).text = words
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items() if value != "")
