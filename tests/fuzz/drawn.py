@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
@@ -23,7 +24,8 @@ WORDS = (
 
 INTEGERS = st.one_of(st.integers(0, 4), st.sampled_from((2**31, 2**63 - 1)), st.integers(0, 2**63 - 1))
 ARRAYS = hnp.arrays(np.float64, st.sampled_from((0, 1, 5, 15, 30)))
-SCALARS: dict[Any, st.SearchStrategy[Any]] = {
+Scalars = Mapping[Any, st.SearchStrategy[Any]]
+SCALARS: Scalars = {
     int: INTEGERS,
     float: st.floats(),
     str: st.one_of(st.sampled_from(WORDS), st.text(max_size=20)),
@@ -33,22 +35,22 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
-def value_of(hint: Any) -> st.SearchStrategy[Any]:
+def value_of(hint: Any, scalars: Scalars = SCALARS) -> st.SearchStrategy[Any]:
     """Values of a field with this annotation."""
-    if hint in SCALARS:
-        return SCALARS[hint]
+    if hint in scalars:
+        return scalars[hint]
     if is_dataclass(hint):
-        return instance_of(hint)
+        return instance_of(hint, scalars)
     arguments = get_args(hint)
     if arguments[-1] is Ellipsis:
-        return st.lists(value_of(arguments[0]), max_size=4).map(tuple)
-    return st.tuples(*map(value_of, arguments))
+        return st.lists(value_of(arguments[0], scalars), max_size=4).map(tuple)
+    return st.tuples(*(value_of(argument, scalars) for argument in arguments))
 
 
-def instance_of(kind: Any) -> st.SearchStrategy[Any]:
+def instance_of(kind: Any, scalars: Scalars = SCALARS) -> st.SearchStrategy[Any]:
     """Messages or frames of this kind."""
     hints = get_type_hints(kind)
-    return st.builds(kind, **{item.name: value_of(hints[item.name]) for item in fields(kind)})
+    return st.builds(kind, **{item.name: value_of(hints[item.name], scalars) for item in fields(kind)})
 
 
 MESSAGES = st.one_of([instance_of(kind) for kind in get_args(Message)])

@@ -6,7 +6,7 @@ import time
 import tracemalloc
 import zlib
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from services.codec import IN_PLACE_BYTES_MIN, decode, encode
-from services.frames import Fragment, Heartbeat, Hello, Identify, TransportFrame
-from services.messages import Applied, Array, Message, Numbered, Offer, Part, Report
+from services.frames import Fragment, Heartbeat, Hello, Identify
+from services.messages import Applied, Array, Numbered, Offer, Part, Report
 from services.wire import messages_pb2 as pb
 from services.wire_error import WireError
+from tests.fuzz.drawn import FRAME_KINDS, instance_of
 
-FRAME_KINDS = (*get_args(Message), *get_args(TransportFrame))
 ARRAYS = hnp.arrays(np.float64, st.integers(0, 9))
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 2**63 - 1),
@@ -32,23 +32,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
-def value_of(hint: Any) -> st.SearchStrategy[Any]:
-    if hint in SCALARS:
-        return SCALARS[hint]
-    if is_dataclass(hint):
-        return instance_of(hint)
-    arguments = get_args(hint)
-    if arguments[-1] is Ellipsis:
-        return st.lists(value_of(arguments[0]), max_size=4).map(tuple)
-    return st.tuples(*map(value_of, arguments))
-
-
-def instance_of(kind: Any) -> st.SearchStrategy[Any]:
-    hints = get_type_hints(kind)
-    return st.builds(kind, **{item.name: value_of(hints[item.name]) for item in fields(kind)})
-
-
-FRAMES = st.one_of([instance_of(kind) for kind in FRAME_KINDS])
+FRAMES = st.one_of([instance_of(kind, SCALARS) for kind in FRAME_KINDS])
 
 
 def same(left: Any, right: Any) -> bool:
