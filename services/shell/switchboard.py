@@ -31,7 +31,7 @@ from services.shell.stream import ServerStream
 
 _POLL_S = 0.005
 _MARGIN_S = 0.5
-WAITING_MS_MAX = 2000.0  # what waited longer for a link is not worth sending any more
+WAITING_MS_MAX = 5000.0  # longer than Linux, and so a proxy, dials an address that just vanished: 3 s
 
 _SINGLE_ROLES = (COORDINATOR, SERVER, VERIFIER)
 

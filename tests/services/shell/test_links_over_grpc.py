@@ -278,6 +278,21 @@ def test_workers_dial_each_other_for_what_they_send_and_the_first_message_waits(
     run(body())
 
 
+def test_a_message_outlasts_the_3_s_for_which_a_proxy_is_deaf_when_it_dials_a_dead_address() -> None:
+    async def body() -> None:
+        one, two = await Party("worker-1").start(), await Party("worker-2").start()
+        with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections and never says a word
+            one.board.directory({"worker-2": f"127.0.0.1:{deaf.getsockname()[1]}"})
+            one.board.send("worker-2", APPLIED)
+            await asyncio.sleep(3.2)
+            one.board.directory({"worker-2": two.address})
+            await until(lambda: two.of(Received))
+        await one.stop()
+        await two.stop()
+
+    run(body())
+
+
 def test_a_reply_uses_the_callers_link_when_nobody_knows_where_it_listens() -> None:
     async def body() -> None:
         one, two = await Party("worker-1").start(), await Party("worker-2").start()
