@@ -91,6 +91,9 @@ class CoordinatorCore(Deciding):
             self._send(source, Turned(0, reason, fenced=False))
             return
         known = self.peers.get(message.worker)
+        if known is not None and message.launch < known.launch:
+            self._refuse(source, 0, message, "old launch")  # said before it died; its successor would hear an answer
+            return
         if known is not None and known.launch == message.launch and _elsewhere(known.address, message.address):
             self._refuse(source, 0, message, "claimed")
             self._send(source, Turned(0, f"{source} is at {known.address} already", fenced=False))

@@ -86,6 +86,18 @@ def test_who_claims_a_place_that_is_taken_is_turned_away_and_the_first_stays_a_m
     assert bench.hear(2, bench.offer(2)) == []
 
 
+def test_what_an_earlier_launch_said_late_does_not_evict_the_newer_one() -> None:
+    bench = Bench()
+    bench.hear(2, Join(2, 3, "10.0.0.9:1", "numerics"), 0)  # a new launch, elsewhere: incarnation 4
+    turned = [one for one in bench.sent if isinstance(one.message, Turned)]
+    (refused,) = bench.hear(2, Join(2, 2, "10.0.0.8:1", "numerics"), 0)
+    assert (refused.what, refused.reason) == ("Join", "old launch")
+    assert [one for one in bench.sent if isinstance(one.message, Turned)] == turned
+    known = bench.coordinator.peers.get(2)
+    assert known is not None
+    assert (known.incarnation, known.launch, known.address) == (4, 3, "10.0.0.9:1")
+
+
 @pytest.mark.parametrize("name", WRONG_OFFERS)
 def test_an_open_step_is_as_if_nothing_had_been_said(name: str) -> None:
     lie, reason = WRONG_OFFERS[name]
