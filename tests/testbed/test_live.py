@@ -80,6 +80,16 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     ]
 
 
+def test_a_long_wait_is_said_ever_more_rarely_and_another_one_at_once() -> None:
+    stream = io.StringIO()
+    sink = PlainLines(RunState(steps=60), stream)
+    for seconds in range(1, 20):
+        sink.waiting("members", ("worker-2",), float(seconds), 20.0)
+    sink.waiting("members", ("worker-3",), 19.5, 20.0)
+    said = [line.partition("missing ")[2].partition(" s so far")[0] for line in stream.getvalue().splitlines()]
+    assert said == ["worker-2, 1", "worker-2, 2", "worker-2, 4", "worker-2, 8", "worker-2, 16", "worker-3, 20"]
+
+
 def test_steps_are_told_by_the_clock() -> None:
     now = [0.0]
     stream = io.StringIO()
