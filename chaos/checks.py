@@ -251,7 +251,10 @@ def _whole_problems(scenario: Scenario) -> Iterator[Problem]:
     links = any(isinstance(fault, LinkFault) for fault in scenario.faults)
     if scenario.fixed and timed:
         yield at_fault(timed[0], (), "follows a clock, so two runs may differ; set fixed: false")
-    if not scenario.fixed and not timed and not links:
+    measured = isinstance(scenario.training, ShardTrainingSetup) and scenario.training.staleness.age == "measured"
+    if scenario.fixed and measured:
+        yield Problem(("fixed",), "ages are measured, so two runs may differ; set fixed: false")
+    if not scenario.fixed and not timed and not links and not measured:
         yield Problem(("fixed",), "no fault follows a clock, so the result is fixed; remove fixed: false")
     if scenario.sharded:
         counts = scheduled_for_shards(scenario.faults)

@@ -165,6 +165,9 @@ def refusals(scenario: Scenario, engine: str, strategy: str, *, toxiproxy: bool 
         found.append(f"scenario {scenario.name} is for engine {' or '.join(scenario.engines)}, not {engine}")
     if strategy not in scenario.strategies:
         found.append(f"scenario {scenario.name} is for strategy {' or '.join(scenario.strategies)}, not {strategy}")
+    training = scenario.training
+    if engine == "lan" and isinstance(training, ShardTrainingSetup) and training.staleness.age == "measured":
+        found.append("ages are measured, which takes one clock: engine lan has several machines")
     for name, fault in zip(scenario.fault_names, scenario.faults, strict=True):
         reason = cannot(fault, engine, toxiproxy=toxiproxy)
         if reason:

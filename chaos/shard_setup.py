@@ -119,12 +119,22 @@ class StalenessSetup(Strict):
     """Ticks; an older boundary stops the run by name."""
     delay: DelaySetup = DelaySetup()
     decay: DecaySetup | None = None
+    age: Literal["injected", "measured"] = "injected"
+    """injected: drawn from the seed, really waited. measured: what a boundary took, on one machine; never `fixed`."""
+
+    @model_validator(mode="after")
+    def _can_be(self) -> StalenessSetup:
+        try:
+            self.config()
+        except ConfigurationError as error:
+            raise PydanticCustomError("staleness", "{why}", {"why": str(error)}) from error
+        return self
 
     def config(self) -> Staleness:
-        """As the run takes it."""
+        """As the run takes it. Raises ConfigurationError."""
         decay = None if self.decay is None else DecayConfig(self.decay.rate, self.decay.floor)
         delay = DelayConfig(self.delay.base_ticks, self.delay.jitter_ticks, self.delay.reorder_probability)
-        return Staleness(self.tick_ms, self.max_staleness, delay, decay)
+        return Staleness(self.tick_ms, self.max_staleness, delay, decay, self.age)
 
 
 class CompressionSetup(Strict):

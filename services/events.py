@@ -78,11 +78,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message from `source`, whose link proved the run's token and this incarnation (0: not admitted yet)."""
+    """A message from `source`, whose link proved the run's token and this incarnation (0: not admitted yet).
+
+    `transit_ms`, of a `Boundary`: from its sender's link to ours, without what waited in an outbox or waits for the
+    role. Only where both ends have one clock, that is on one machine, does it mean anything.
+    """
 
     source: str
     incarnation: int
     message: Message
+    transit_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from training.transformer.step import micro_batches
 class Staleness:
     """How long boundaries take and how old they may be. `max_staleness` in ticks of `tick_ms`.
 
-    age: "injected" (drawn from the seed, really waited, the default) or "measured" (send to arrival).
+    age: "injected" (drawn from the seed, really waited, the default) or "measured" (nothing waits on purpose; from the
+    sender's link to the receiver's, which needs one clock: all roles on one machine). Raises ConfigurationError.
     """
 
     tick_ms: float = 1.0
@@ -35,6 +36,10 @@ class Staleness:
             raise ConfigurationError(f"staleness.tick_ms is {self.tick_ms!r}; it must be above 0")
         if self.max_staleness < 0:
             raise ConfigurationError(f"staleness.max_staleness is {self.max_staleness}; it must be at least 0")
+        if self.age not in ("injected", "measured"):
+            raise ConfigurationError(f"staleness.age is {self.age!r}; it is injected or measured")
+        if self.age == "measured" and self.delay.longest_ticks:
+            raise ConfigurationError("staleness.age is measured, so no delay is drawn: leave staleness.delay out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,6 @@ class ShardRunConfig:
     compression: Compression | None = None
     checkpoint_every: int = 1  # steps
     checkpoint_keep: int = 3
-    evidence_every: int = 1  # steps whose boundaries and gradients are recorded whole
     expected_joins: tuple[tuple[int, int], ...] = ()
     timing: Timing = field(default_factory=Timing)
     strategy: Literal["shards"] = "shards"

@@ -28,6 +28,7 @@ class Boundary:
 
     direction: forward (activation), backward (activation gradient), evaluate (activation, no way back). `age` counts
     ticks between production and use. The version is (generation, step, attempt, micro_batch, cut, direction).
+    `sent_us` is the link's: the monotonic clock as the message went onto it.
     """
 
     generation: int
@@ -38,6 +39,7 @@ class Boundary:
     direction: str
     age: int
     payload: bytes
+    sent_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

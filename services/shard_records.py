@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from services.members import Array
 
+PARTS_ELEMENTS_MAX = 1 << 16  # of one shard and step: so many are recorded apart, micro-batch by micro-batch
+
 
 @dataclass(frozen=True, slots=True)
 class ShardsOpened:
@@ -142,7 +144,11 @@ class BoundaryUsed:
 
 @dataclass(frozen=True, slots=True)
 class ShardPrepared:
-    """A shard's state after `step`, computed and (unless `file` is empty) durable. `gradient` for the judge."""
+    """A shard's state after `step`, computed and (unless `file` is empty) durable. `gradient` for the judge.
+
+    `parts`: the gradients of the micro-batches (see `has_parts`), one behind the other, so that the judge can replay
+    their sum bitwise: its order is below what a tolerance sees.
+    """
 
     shard: int
     incarnation: int
@@ -154,6 +160,12 @@ class ShardPrepared:
     parameters_digest: str
     moments_digest: str
     gradient: Array | None = None
+    parts: Array | None = None
+
+
+def has_parts(gradient_elements: int, micro_batches: int) -> bool:
+    """Whether the micro-batches' gradients are recorded beside their sum: more than one, and not too large."""
+    return micro_batches > 1 and gradient_elements * micro_batches <= PARTS_ELEMENTS_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def boundary_part(config: ShardRunConfig, folder: RunFolder) -> dict[str, Any]:
         "payload_bytes": max(sizes, default=0),
         "payload_bytes_total": sum(sizes),
         "ages": {str(age): count for age, count in sorted(ages.items())},
+        "ages_are": config.staleness.age,
         **_quality(config, folder, max(sizes, default=0)),
     }
 

@@ -62,7 +62,7 @@ def _boundaries(document: Mapping[str, Any]) -> list[str]:
     ages = ", ".join(f"{count} of age {age}" for age, count in document["ages"].items())
     size = f"{document['payload_bytes']} bytes each (dense {document['dense_bytes']})"
     lines = [
-        f"  boundaries  {document['boundaries']} used: {ages}",
+        f"  boundaries  {document['boundaries']} used: {ages}{_how_aged(document)}",
         f"  payload     {size}, {document['payload_bytes_total']} in all",
     ]
     if document["density"] is not None:
@@ -71,6 +71,11 @@ def _boundaries(document: Mapping[str, Any]) -> list[str]:
             f" error rms {_number(document['rms_error'])}, max {_number(document['max_error'])}"
         )
     return lines
+
+
+def _how_aged(document: Mapping[str, Any]) -> str:
+    """Nobody but who used it can know a measured age: what is proved is that it is within the bound, and the weight."""
+    return " (measured, not drawn from the seed)" if document.get("ages_are") == "measured" else ""
 
 
 def _invariants(document: Mapping[str, Any]) -> list[str]:

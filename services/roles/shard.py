@@ -81,6 +81,9 @@ class Shard(ShardLinks):
     def handle(self, now_ms: float, event: Event) -> list[Effect]:
         self._now_out = []
         match event:
+            case Received(source, _, Boundary() as boundary, transit_ms):
+                self._boundary(source, self._aged(boundary, transit_ms))
+                self._advance()
             case Received(source, _, message):
                 self._received(source, message)
             case Computed():
@@ -108,9 +111,6 @@ class Shard(ShardLinks):
 
     def _received(self, source: str, message: Message) -> None:
         match message:
-            case Boundary():
-                self._boundary(source, message)
-                self._advance()
             case Turned() if source == COORDINATOR:
                 self._turned(message)
             case Welcome() if source == COORDINATOR:
@@ -310,10 +310,9 @@ class Shard(ShardLinks):
         loss = mean_loss(work.losses, len(work.batch.inputs)) if work.last and not work.skip else 0.0
         digests = (shadow.parameters_digest, shadow.moments_digest)
         if not error_name:
-            whole = step % self.config.evidence_every == 0
             fact = ShardPrepared(
                 self.number, self.incarnation, generation, step, attempt, work.file, loss, *digests,
-                gradient=work.gradient if whole else None,
+                gradient=work.gradient, parts=work.all_parts,
             )  # fmt: skip
             self._now_out.append(Record(fact))
         self._now_out.append(Phase("prepared", step))

@@ -1,12 +1,15 @@
 """A shard's boundaries: who may send which, how old they may be, how long ours wait, and what is recorded of them.
 
 The delay of a boundary is drawn from the seed by its sender, really waited, and stamped on it as its age; the age alone
-decides whether the receiver may use it (`max_staleness`) and how it is scaled (decay).
+decides whether the receiver may use it (`max_staleness`) and how it is scaled (decay). Where the run says that ages are
+measured the sender does not wait, and the receiver gives it the ticks that it was on its way.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from dataclasses import replace
 
 from services.events import Note, Record, Send, SetTimer, shard_name
 from services.messages import AdoptShard, Array, Boundary, StaleBoundary
@@ -59,6 +62,13 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
 
     # ------------------------------------------------------------ in
 
+    def _aged(self, boundary: Boundary, transit_ms: float) -> Boundary:
+        """With the age that counts: the one that it brings, or the one that is measured. Evaluations have none."""
+        staleness = None if self._config is None else self.config.staleness
+        if staleness is None or staleness.age == "injected" or boundary.direction == "evaluate":
+            return boundary
+        return replace(boundary, age=math.floor(transit_ms / staleness.tick_ms))
+
     def _boundary(self, source: str, boundary: Boundary) -> None:
         """Take a boundary of this attempt; keep one of a newer attempt; refuse all others."""
         key = (boundary.generation, boundary.step, boundary.attempt)
@@ -86,7 +96,7 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         cut, sender = (self.number, self.number + 1) if boundary.direction == "backward" else (self.number - 1,) * 2
         expected = boundary.direction in (("evaluate",) if work.evaluate else ("forward", "backward"))
         fits = expected and source == shard_name(sender) and boundary.cut == cut
-        if not fits or not 0 <= boundary.micro_batch < work.micro_batch_count:
+        if not fits or boundary.age < 0 or not 0 <= boundary.micro_batch < work.micro_batch_count:
             self._refuse(source, boundary, "contract")
         elif boundary.age > self.config.staleness.max_staleness:
             self._stale(boundary)
@@ -129,12 +139,11 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         ticks = self._delay_ticks(work, direction, micro_batch, cut)
         boundary = Boundary(*work.key, micro_batch, cut, direction, ticks, crossing.payload)
         if direction != "evaluate":
-            whole = work.key[1] % self.config.evidence_every == 0
             compression = self.config.compression if direction == "forward" else None
             kept = compression.keep_percent / 100 if compression else 1.0
             fact = BoundarySent(
                 self.number, self.incarnation, *work.key, micro_batch, cut, direction, ticks, len(crossing.payload),
-                hashlib.sha256(crossing.payload).hexdigest(), kept, crossing.dense if whole else None,
+                hashlib.sha256(crossing.payload).hexdigest(), kept, crossing.dense,
             )  # fmt: skip
             self._now_out.append(Record(fact))
         if ticks == 0:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from services.messages import Array, Boundary
 from services.shard_jobs import ShardState
+from services.shard_records import has_parts
 from training.generator import GeneratorState
 from training.tokens import TokenBatch
 from training.transformer.shard import ShardCache
@@ -35,11 +38,17 @@ class ShardWork:
     next_forward: int = 0
     next_backward: int = 0
     gradient: Array | None = None
+    parts: list[Array] = field(default_factory=list)  # what was added, where that is recorded
     losses: list[tuple[float, int]] = field(default_factory=list)
     busy: bool = False
     shadow: ShardState | None = None
     file: str = ""
     skip: bool = False  # changes nothing; the batch counts as drawn
+
+    @property
+    def all_parts(self) -> Array | None:
+        """One behind the other, in ascending index; None where they are not recorded."""
+        return np.concatenate(self.parts) if self.parts else None
 
     @property
     def micro_batch_count(self) -> int:
@@ -81,6 +90,8 @@ class ShardWork:
         """In ascending index."""
         assert micro_batch == self.next_backward
         contexts = self.contexts(micro_batch)
+        if has_parts(gradient.size, self.micro_batch_count):
+            self.parts.append(gradient)
         self.gradient = add_micro_batch(self.gradient, gradient, contexts, len(self.batch.inputs))
         self.losses.append((loss, contexts))
         self.caches.pop(micro_batch, None)

@@ -15,6 +15,7 @@ import numpy as np
 
 from services.messages import Array
 from services.records import BoundarySent, BoundaryUsed, ShardPrepared
+from services.shard_records import has_parts
 from services.shards.bookkeeping import Batches, advance, bounds, delay, weight
 from services.shards.codec import decode, encode
 from services.shards.ledger import ShardLedger, ShardStep, Version
@@ -50,6 +51,7 @@ class StepChecks:
     def __init__(self, ledger: ShardLedger, batches: Batches, step: ShardStep, figures: Figures) -> None:
         self.ledger, self.step, self.figures = ledger, step, figures
         self.config: dict[str, Any] = ledger.config
+        self.measured = self.config["staleness"]["age"] == "measured"  # by who used it: nobody else can know the age
         self.inputs, self.targets = batches.at(step.number)
         self.bounds = bounds(self.config["batch"], self.config["micro_batches"])
         edges = [0, *self.config["cuts"], self.config["model"]["block_count"]]
@@ -111,8 +113,10 @@ class StepChecks:
                 continue
             fact, seq = used[0].fact, used[0].seq
             assert isinstance(fact, BoundaryUsed)
-            if fact.age > bound:
+            if not 0 <= fact.age <= bound:
                 self._find(name, shard, f"{_text(version)} was used at age {fact.age}, the bound is {bound}", seq)
+            if self.measured:
+                continue
             drawn = delay(self.config["staleness"]["delay"], self.config["seed"], self.step.number, *version)
             if fact.age != drawn:
                 self._find(name, shard, f"{_text(version)} has age {fact.age}, the seed says {drawn}", seq)
@@ -148,7 +152,7 @@ class StepChecks:
             self.figures.dense_bytes += 8 * self._elements(version[0])
             self.figures.max_age = max(self.figures.max_age, used.age)
             if (sent.payload_sha256, sent.payload_bytes, sent.age) != (
-                used.payload_sha256, used.payload_bytes, used.age,
+                used.payload_sha256, used.payload_bytes, 0 if self.measured else used.age,
             ):  # fmt: skip
                 self._find(name, shard, f"{_text(version)} was not used as it was sent")
             due = weight(self.config["staleness"]["decay"], used.age)
@@ -190,17 +194,41 @@ class StepChecks:
             self.unknown.append((name, f"step {self.step.number}: {why} of shard {shard}"))
             return
         total, losses, batch = np.zeros_like(held.parameters), 0.0, len(self.inputs)
+        parts = self._parts(shard, prepared)
         for micro, (start, stop) in enumerate(self.bounds):
             found = self._micro_batch(shard, micro, held.parameters)
             if found is None:
                 self.unknown.append((name, f"step {self.step.number}: a boundary of micro-batch {micro} is missing"))
                 return
             loss, gradient = found
+            if parts is not None:
+                self._compare(shard, f"the gradient of micro-batch {micro}", parts[micro], gradient)
             total = total + ((stop - start) / batch) * gradient
             losses += ((stop - start) / batch) * loss
         self._compare(shard, "the gradient", prepared.gradient, total)
         if shard == self.ledger.shards:
             self._compare(shard, "the loss", np.array([prepared.loss]), np.array([losses]))
+
+    def _parts(self, shard: int, prepared: ShardPrepared) -> Array | None:
+        """The micro-batches' own gradients (micro-batch, P), where they are recorded; their sum is replayed bitwise."""
+        assert prepared.gradient is not None
+        name, count, size = "gradient exactness", len(self.bounds), prepared.gradient.size
+        if not has_parts(size, count):
+            return None
+        if prepared.parts is None or prepared.parts.size != count * size:
+            why = f"step {self.step.number}: shard {shard} recorded no gradients of its micro-batches"
+            self.unknown.append((name, why))
+            return None
+        parts: Array = prepared.parts.reshape(count, size)
+        shares = [(stop - start) / len(self.inputs) for start, stop in self.bounds]
+        total = shares[0] * parts[0]
+        for share, part in zip(shares[1:], parts[1:], strict=True):
+            total = total + share * part
+        self._count(name)
+        if total.tobytes() != prepared.gradient.tobytes():
+            what = "its gradient is not the sum of those of its micro-batches in ascending index, bit by bit"
+            self._find(name, shard, what)
+        return parts
 
     def _micro_batch(self, shard: int, micro: int, parameters: Array) -> tuple[float, Array] | None:
         """Loss and parameter gradient of one micro-batch; what the shard handed on is compared on the way."""

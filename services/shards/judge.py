@@ -187,6 +187,7 @@ class ShardJudge:
                 "payload_bytes": self.figures.payload_bytes,
                 "dense_bytes": self.figures.dense_bytes,
                 "max_age_ticks": self.figures.max_age,
+                "ages_are": ledger.config.get("staleness", {}).get("age", ""),
             },
             "evaluations": {str(step): loss for step, loss in sorted(self.evaluations.items())},
             "samples": {},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from services.codec import decode, encode
@@ -44,9 +45,10 @@ class Outgoing:
         self._data: bytes | None = None
 
     def encoded(self) -> bytes:
-        """The bytes of its frame."""
+        """The bytes of its frame; a boundary's say when that was, and it goes to one peer alone."""
         if self._data is None:
-            self._data = encode(self.message)
+            message = self.message
+            self._data = encode(replace(message, sent_us=monotonic_us()) if isinstance(message, Boundary) else message)
         return self._data
 
 

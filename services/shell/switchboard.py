@@ -22,10 +22,10 @@ from typing import Any
 from services.any_config import SHARDS, member_name
 from services.events import COORDINATOR, DRIVER, SERVER, VERIFIER, Event, Heard, Linked, Received, Unlinked
 from services.frames import Hello, Identify
-from services.messages import Adopt, Close, Commit, Member, Message, OpenShards, Regroup
+from services.messages import Adopt, Boundary, Close, Commit, Member, Message, OpenShards, Regroup
 from services.shell.dialler import Dialler
 from services.shell.link import Link, Outgoing, rough_bytes
-from services.shell.link_meter import LinkMeter
+from services.shell.link_meter import LinkMeter, monotonic_us
 from services.shell.options import ShellOptions
 from services.shell.stream import ServerStream
 
@@ -196,7 +196,8 @@ class Switchboard:
     def received(self, link: Link, message: Message) -> None:
         if isinstance(message, Adopt | Commit | Regroup | Close | OpenShards):
             self._learn(message)
-        self._emit(Received(link.peer, link.incarnation, message))
+        transit_us = monotonic_us() - message.sent_us if isinstance(message, Boundary) else 0
+        self._emit(Received(link.peer, link.incarnation, message, transit_us / 1000.0))
 
     def heard(self, link: Link) -> None:
         self._emit(Heard(link.peer, link.incarnation))

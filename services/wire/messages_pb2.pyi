@@ -1226,9 +1226,8 @@ Global___NotFinite: _TypeAlias = NotFinite  # noqa: Y015
 
 @_typing.final
 class Boundary(_message.Message):
-    """Shard -> neighbour: what crosses cut `cut` for one micro-batch. `payload` is the codec's own format.
-    direction: forward (activation), backward (activation gradient), evaluate (activation, no way back). `age` counts
-    ticks between production and use. The version is (generation, step, attempt, micro_batch, cut, direction).
+    """Shard -> neighbour: what crosses cut `cut` for one micro-batch; `payload` is the codec's own format. direction: forward
+    (activation), backward (activation gradient), evaluate (activation, no way back). `age`: ticks from production to use.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1241,6 +1240,7 @@ class Boundary(_message.Message):
     DIRECTION_FIELD_NUMBER: _builtins.int
     AGE_FIELD_NUMBER: _builtins.int
     PAYLOAD_FIELD_NUMBER: _builtins.int
+    SENT_US_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     step: _builtins.int
     attempt: _builtins.int
@@ -1249,6 +1249,8 @@ class Boundary(_message.Message):
     direction: _builtins.str
     age: _builtins.int
     payload: _builtins.bytes
+    sent_us: _builtins.int
+    """the sender's monotonic clock as it went onto its link, which stamps it"""
     def __init__(
         self,
         *,
@@ -1260,10 +1262,11 @@ class Boundary(_message.Message):
         direction: _builtins.str = ...,
         age: _builtins.int = ...,
         payload: _builtins.bytes = ...,
+        sent_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "attempt", b"attempt", "cut", b"cut", "direction", b"direction", "generation", b"generation", "micro_batch", b"micro_batch", "payload", b"payload", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "attempt", b"attempt", "cut", b"cut", "direction", b"direction", "generation", b"generation", "micro_batch", b"micro_batch", "payload", b"payload", "sent_us", b"sent_us", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

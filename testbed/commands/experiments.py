@@ -93,11 +93,28 @@ def _told(documents: dict[int, dict[str, Any]], home: Path) -> tuple[dict[str, A
 
 class _Runner:
     def __init__(self, home: Path, engine: str, keep: bool, in_process: bool) -> None:
+        from testbed.experiments.one_process import IN_PROCESS
         from testbed.experiments.rows import RowRunner
 
         home.mkdir(parents=True, exist_ok=True)
-        self.rows = RowRunner(home, "in-process" if in_process else engine, keep)
+        self.rows = RowRunner(home, IN_PROCESS if in_process else engine, keep)
         self._in_process = in_process
+
+    def able(self, matrix: Matrix, only: list[str], committed: Committed) -> tuple[list[Row], list[dict[str, str]]]:
+        """The rows that can be run here, and those left out, with the reason; who names one is told by an error."""
+        from testbed.experiments.matrix import scenario_of
+        from training.errors import ConfigurationError
+
+        wanted, left_out = [], []
+        for row in matrix.named(only):
+            scenario = scenario_of(row, matrix, committed.baseline, committed.baseline.config.steps)
+            if not (why := self.rows.cannot(row, scenario)):
+                wanted.append(row)
+            elif only:
+                raise ConfigurationError(f"row {row.name} cannot be run: {why}")
+            else:
+                left_out.append({"name": row.name, "why": why})
+        return wanted, left_out
 
     def run(self, row: Row, matrix: Matrix, committed: Committed, head: str) -> tuple[dict[str, Any], bool]:
         """The row's document, and whether it was there already."""
@@ -125,10 +142,12 @@ def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner)
     from testbed.experiments.summary import csv_of, document_of
     from testbed.run_folder import write_json
 
-    wanted = matrix.named(only)
+    wanted, left_out = runner.able(matrix, only, committed)
     with one_blas_thread():
         measured = central.document_of(committed, central.measure(committed))
     _say(f"baseline: evaluation loss {measured['final_eval_loss']!r} after {measured['steps']} steps")
+    for one in left_out:
+        _say(f"{one['name']} is left out: {one['why']}")
     rows = []
     for number, row in enumerate(wanted, start=1):
         head = f"{number}/{len(wanted)} {row.name}"
@@ -137,6 +156,7 @@ def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner)
         _say(f"{head}: {done['verdict']}, evaluation loss {done['final_eval_loss']!r} ({how})")
         rows.append(done)
     document = document_of(runner.rows.engine, rows, measured)
+    document["left_out"] = left_out
     document["exit_code"] = int(_exit_code(document))
     write_json(runner.rows.home / "summary.json", document)
     (runner.rows.home / "summary.csv").write_text(csv_of(document), encoding="utf-8")

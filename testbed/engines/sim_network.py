@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.codec import decode, encode
-from services.messages import DataPart, Message, Part
+from services.messages import Boundary, DataPart, Message, Part
 from services.wire_error import WireError
 
 LATENCY_MS = 0.2
@@ -246,4 +246,6 @@ def _pair(one: str, other: str) -> tuple[str, str]:
 def _size(message: Message | None) -> int:
     if isinstance(message, Part):
         return 100 + int(message.data.nbytes)
+    if isinstance(message, Boundary):
+        return 100 + len(message.payload)
     return 100 + len(message.data) if isinstance(message, DataPart) else 100

@@ -310,10 +310,10 @@ class World:
         target = self.nodes.get(to)
         if target is None or not target.alive:
             return
-        source, incarnation = node.name, node.incarnation
+        source, incarnation, sent_ms = node.name, node.incarnation, self.now_ms
         self.network.send(
-            self.now_ms, source, to, message,
-            lambda what: self._deliver(target, Received(source, incarnation, what)),
+            sent_ms, source, to, message,
+            lambda what: self._deliver(target, Received(source, incarnation, what, self.now_ms - sent_ms)),
         )  # fmt: skip
 
     def _compute(self, node: Node, token: str, job: Callable[[], object]) -> None:

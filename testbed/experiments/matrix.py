@@ -12,7 +12,9 @@ from typing import Annotated
 import yaml
 from pydantic import Field, ValidationError
 
-from chaos.fault_kinds.base import Strict, nearest
+from chaos.fault_kinds.base import Milliseconds, PhaseTrigger, Strict, nearest
+from chaos.fault_kinds.links import Latency
+from chaos.faults import AnyFault
 from chaos.scenario import Scenario, ScenarioError, checked
 from chaos.shard_setup import (
     CompressionSetup,
@@ -22,6 +24,7 @@ from chaos.shard_setup import (
     TokensSetup,
     TransformerSetup,
 )
+from services.events import COORDINATOR, shard_name
 from testbed.experiments.one_process import Crossing
 from training.adamw import AdamWConfig
 from training.baseline_files import CommittedBaseline
@@ -37,6 +40,13 @@ class Row(Strict):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     staleness: StalenessSetup = StalenessSetup()
     compression: CompressionSetup | None = None
+    link_latency_ms: Milliseconds | None = None
+    """Between neighbours everything takes so much longer, by a fault of links, from step 2 to the clean ones."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether ages are what boundaries took: then a row has other digits each time, and only a run has any."""
+        return self.staleness.age == "measured"
 
     @property
     def crossing(self) -> Crossing:
@@ -107,11 +117,23 @@ def scenario_of(row: Row, matrix: Matrix, baseline: CommittedBaseline, steps: in
     )  # fmt: skip
     if setup.optimizer.config() != optimizer:
         raise ScenarioError([f"row {row.name}: the baseline's optimizer has settings that a scenario cannot say"])
-    name, clean_steps = f"experiment-{row.name}", min(3, setup.steps)
+    clean_steps = min(3, setup.steps)
+    faults = _late_links(row, matrix.shards, setup.steps - clean_steps)
     made = Scenario(
-        name=name, title=f"Experiment {row.name}", strategies=["shards"], training=setup, clean_steps=clean_steps
+        name=f"experiment-{row.name}", title=f"Experiment {row.name}", strategies=["shards"], training=setup,
+        clean_steps=clean_steps, fixed=not row.measured, faults=faults,
     )  # fmt: skip
     return checked(made, row.name)
+
+
+def _late_links(row: Row, shards: int, last_step: int) -> list[AnyFault]:
+    if row.link_latency_ms is None:
+        return []
+    if last_step < 2:
+        raise ScenarioError([f"row {row.name} needs 5 steps: its links are late from step 2 to the clean ones"])
+    pairs = [[shard_name(shard), shard_name(shard + 1)] for shard in range(1, shards)]
+    begins, ends = (PhaseTrigger(role=COORDINATOR, step=step, phase="opened") for step in (2, last_step))
+    return [Latency(kind="latency", pairs=pairs, delay_ms=row.link_latency_ms, trigger=begins, until=ends)]
 
 
 def _optimizer(settings: OptimizerSettings) -> ShardOptimizerSetup:

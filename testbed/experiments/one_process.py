@@ -24,6 +24,7 @@ from training.transformer.shard import shard_backward, shard_forward
 from training.transformer.sharding import ShardSpec, cut, even_cuts, merge_parameters
 from training.transformer.step import central_loss
 
+IN_PROCESS = "in-process"  # in place of an engine's name
 Encode = Callable[[FloatArray], bytes]
 
 

@@ -78,11 +78,10 @@ def _index_bytes(name: str) -> str:
 
 
 def _same(sim: Rows, local: Rows) -> list[str]:
-    shared = [name for name in sim if name in local]
+    shared = [name for name in sim if name in local and sim[name].get("ages_are") != "measured"]
     same = [name for name in shared if sim[name]["evaluation_curve"] == local[name]["evaluation_curve"]]
-    return [
-        f"{len(same)} of {len(shared)} rows have the same evaluation curve in `sim` and in `local`, digit for digit."
-    ]
+    told = f"{len(same)} of {len(shared)} rows have the same evaluation curve in `sim` and in `local`, digit for digit;"
+    return [told + " rows whose ages are measured are not compared."]
 
 
 def _order(sim: Rows, prototype: Rows) -> list[str]:

@@ -16,18 +16,20 @@ from typing import Any
 import testbed
 from chaos.scenario import Scenario
 from testbed.api import one_blas_thread
+from testbed.engines import engine_named
 from testbed.engines.base import ProgressSink
 from testbed.environment import versions
 from testbed.experiments.baseline import Committed
 from testbed.experiments.matrix import Row
-from testbed.experiments.one_process import train
+from testbed.experiments.one_process import IN_PROCESS, train
 from testbed.run_folder import write_json
 from training.numerics import fingerprint
 
 KEPT = (
     "verdict", "exit_code", "reasons", "stop_condition", "stop_reason", "steps_committed", "steps_checked",
     "final_eval_loss", "params_sha256", "payload_bytes", "payload_bytes_total", "dense_bytes", "boundaries", "density",
-    "ratio", "rms_error", "max_error", "ages", "evaluation_curve",
+    "ratio", "rms_error", "max_error", "ages", "ages_are",
+    "evaluation_curve",
 )  # fmt: skip
 
 
@@ -57,6 +59,12 @@ class RowRunner:
         if result.verdict != "unknown":
             write_json(path, row)
         return row, False
+
+    def cannot(self, row: Row, scenario: Scenario) -> str:
+        """Why the row cannot be run here; "" when it can."""
+        if self.engine == IN_PROCESS:
+            return "its ages are measured, which takes a run" if row.measured else ""
+        return "; ".join(engine_named(self.engine).refusals(scenario, "shards"))
 
     def compute(self, row: Row, scenario: Scenario, committed: Committed, shards: int) -> tuple[dict[str, Any], bool]:
         """As `run`, in this process: no roles, so nothing is verified and the verdict is unknown."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from testbed.experiments.one_process import IN_PROCESS
 
 SCHEMA = "gradstorm.experiments-seeds/1"
 _CONDITIONS = {
@@ -101,6 +104,7 @@ def table_of(document: Document) -> list[str]:
     for row in document["rows"]:
         cells = [f"{one:+.4f}" for one in (row["mean"], row["sd"], min(row["deltas"]), max(row["deltas"]))]
         lines.append(f"| {row['name']} | {row['payload_bytes']} | {' | '.join(cells)} |")
+    lines += ["", f"Verdicts: {_verdicts(document)}."]
     lines += ["", "| pair, seed by seed | mean | sd | seeds where it costs |", "|---|---|---|---|"]
     for item in document["findings"]:
         lines.append(f"| {item['claim']} | {item['mean']:+.4f} | {item['sd']:.4f} | {item['seeds_where']} of {count} |")
@@ -115,6 +119,12 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 def _verdict(document: Document, name: str) -> str:
     return next(str(row["verdict"]) for row in document["rows"] if row["name"] == name)
+
+
+def _verdicts(document: Document) -> str:
+    counts = Counter(str(row["verdict"]) for row in document["rows"])
+    how = " (computed in one process, nothing was verified)" if document["engine"] == IN_PROCESS else ""
+    return ", ".join(f"{count} rows {verdict}" for verdict, count in sorted(counts.items())) + how
 
 
 def _worst(verdicts: Sequence[str]) -> str:

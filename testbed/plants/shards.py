@@ -20,6 +20,7 @@ from training.boundary_codec import codec
 from training.boundary_codec.packing import pack, unpack
 from training.optimizers import OptimizerSettings, OptimizerState, update
 from training.tokens import draw_batch
+from training.transformer.step import add_micro_batch
 
 FROM_STEP = 3
 
@@ -185,6 +186,23 @@ def micro_batch_dropped() -> list[Patch]:
 def micro_batch_doubled() -> list[Patch]:
     """The last micro-batch's gradient is added twice."""
     return _added(2)
+
+
+@plant("micro-batches-added-backwards", invariant="gradient exactness", scenario="shards-uneven", strategy="shards")
+def micro_batches_backwards() -> list[Patch]:
+    """The gradients of a step's micro-batches are summed in descending index."""
+    original = ShardWork.add_gradient
+
+    def add(self: ShardWork, micro_batch: int, gradient: Array, loss: float) -> None:
+        original(self, micro_batch, gradient, loss)
+        if self.next_backward == self.micro_batch_count:
+            self.gradient = None
+            for index in reversed(range(self.micro_batch_count)):
+                self.gradient = add_micro_batch(
+                    self.gradient, self.parts[index], self.contexts(index), len(self.batch.inputs)
+                )
+
+    return [(ShardWork, "add_gradient", add)]
 
 
 @plant("gradient-of-an-old-attempt", invariant="gradient exactness", scenario="shards-kill-prepare", strategy="shards")

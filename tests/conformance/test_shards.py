@@ -6,6 +6,9 @@ evaluation loss is that of `training.baseline`, digit for digit.
 
 from __future__ import annotations
 
+import math
+import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +18,20 @@ import testbed
 from chaos.library import load_scenario, scenario_names
 from chaos.scenario import Scenario
 from chaos.shard_setup import ShardTrainingSetup
+from services.records import BoundaryUsed
+from testbed.containers.toxiproxy_process import HOW_TO_GET_ONE, find_toxiproxy
+from testbed.engines.lan import LanEngine
+from testbed.history_facts import read_facts
+from testbed.lan.settings import LanSettings
 from testbed.planning import corpus_of
+from testbed.run_lines import summary_lines
 from training.baseline import BaselineConfig, run_baseline
 from training.digest import array_digest
 
 SHARDED = [name for name in scenario_names() if load_scenario(name).sharded]
 EXACT = [
     name for name in SHARDED
-    if name not in ("shards-stale", "shards-decay", "shards-top50-6bit", "shards-overflow")
+    if name not in ("shards-stale", "shards-decay", "shards-measured", "shards-top50-6bit", "shards-overflow")
 ]  # fmt: skip
 ON_LOCAL = [
     "shards-clean",
@@ -93,6 +102,39 @@ def test_a_stale_boundary_stops_the_run_by_name(engine: str, tmp_path: Path) -> 
     assert document["stop_reason"].startswith(
         "forward boundary of step 1, micro-batch 0, cut 1 reached shard-2 at age 1;"
     )
+
+
+@pytest.mark.parametrize("engine", ["sim", pytest.param("local", marks=[pytest.mark.local, pytest.mark.slow])])
+def test_measured_ages_are_those_of_a_late_link(engine: str, tmp_path: Path) -> None:
+    if engine == "local" and find_toxiproxy(os.environ) is None:
+        pytest.skip(HOW_TO_GET_ONE)
+    result = testbed.run("shards-measured", engine, out=tmp_path / "run")
+    document = result.document
+    assert document["verdict"] == "pass", (document["reasons"], document["invariants"])
+    assert document["ages_are"] == "measured"
+    assert any("(measured, not drawn from the seed)" in line for line in summary_lines(result))
+    (late,) = document["faults"]
+    assert (late["state"], late["witness"] != {}) == ("undone", True)
+    in_time = Counter[bool]()
+    for told in read_facts(result.folder / "history.jsonl", (BoundaryUsed,)):
+        fact = told.fact
+        assert isinstance(fact, BoundaryUsed)
+        assert fact.weight == max(0.5, math.exp(-0.1 * fact.age))
+        if fact.step in (2, 3, 4) and fact.cut == 1:
+            assert fact.age >= 2, fact  # 25 ms in ticks of 10
+        else:
+            in_time[fact.age < 2] += 1
+    assert in_time[True] > in_time[False]
+
+
+def test_measured_ages_take_one_clock() -> None:
+    (why,) = LanEngine(LanSettings((("", "127.0.0.1:1"),), "token", "127.0.0.1")).refusals(clockwork(), "shards")
+    assert why == "ages are measured, which takes one clock: engine lan has several machines"
+
+
+def clockwork() -> Scenario:
+    """Measured ages, and nothing else that the engine of several hosts could refuse."""
+    return load_scenario("shards-measured").model_copy(update={"faults": []})
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5, 6])

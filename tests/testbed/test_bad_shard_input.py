@@ -45,6 +45,17 @@ CASES = {
         "training.micro_batch: unknown key; did you mean 'micro_batches'?",
     ),
     "tick": ("steps: 4", "steps: 4, staleness: {tick_ms: 0.0}", "tick_ms: 0.0 is out of range: above 0"),
+    "measured and drawn": (
+        "steps: 4",
+        "steps: 4, staleness: {age: measured, delay: {base_ticks: 1}}",
+        "staleness.age is measured, so no delay is drawn: leave staleness.delay out",
+    ),
+    "measured and fixed": (
+        "steps: 4",
+        "steps: 4, staleness: {age: measured}",
+        "ages are measured, so two runs may differ; set fixed: false",
+    ),
+    "some age": ("steps: 4", "steps: 4, staleness: {age: guessed}", "known: injected, measured"),
     "momentum of adamw": ("steps: 4", "steps: 4, optimizer: {momentum: 0.9}", "adamw has no momentum"),
     "worker": ("target: shard-1", "target: worker-1", "worker-1: layer-sharded training has shards, no workers"),
     "stranger": ("target: shard-1", "target: shard-3", "shard-3 does not exist; the run has 2 shards"),

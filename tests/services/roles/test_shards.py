@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from services.host import Hold
@@ -97,6 +100,25 @@ def test_decay_scales_by_age_and_moves_the_loss() -> None:
     first, again = run(config(staleness=staleness)), run(config(staleness=staleness))
     assert {round(fact.weight, 6) for fact in first.of(BoundaryUsed)} == {0.606531}
     assert first.digests == again.digests != CENTRAL[0]
+
+
+def test_measured_ages_are_what_boundaries_took_and_the_sender_does_not_wait() -> None:
+    settings = config(staleness=Staleness(tick_ms=0.05, max_staleness=9, age="measured"))
+    outcome = run(settings)  # the simulated network takes 0.2 to 0.3 ms, and 1 ns a byte
+    assert {4, 5} <= {fact.age for fact in outcome.of(BoundaryUsed)} <= {4, 5, 6}
+    assert {fact.age for fact in outcome.of(BoundarySent)} == {0}
+    assert (outcome.digests, outcome.evaluations[4]) == CENTRAL  # decay is off, so age changes nothing
+    decayed = run(config(staleness=replace(settings.staleness, decay=DecayConfig(0.3, 0.25))))
+    weights = {4: math.exp(-0.3 * 4), 5: 0.25, 6: 0.25}
+    assert all(fact.weight == weights[fact.age] for fact in decayed.of(BoundaryUsed))
+    assert decayed.digests != CENTRAL[0]
+
+
+def test_a_boundary_that_was_measured_too_old_stops_the_run() -> None:
+    outcome = run(config(staleness=Staleness(tick_ms=0.1, max_staleness=1, age="measured")))
+    assert outcome.stop is not None
+    assert outcome.stop.condition == "stale boundary"
+    assert outcome.of(ShardsCommitted) == []
 
 
 def test_compression_moves_the_loss_and_reports_the_payload_as_received() -> None:

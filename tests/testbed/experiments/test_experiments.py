@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from testbed.cli import run_command
 from testbed.experiments.baseline import experiments_folder, read_committed
@@ -19,6 +20,7 @@ COMMITTED = experiments_folder()
 ROWS = ["control", "delay-1ms", "delay-2ms", "jitter-reorder", "decay-1ms", "decay-2ms", "decay-jitter-reorder"]
 ROWS += [f"top25-{bits}bit" for bits in (4, 6, 8, 12)] + [f"top50-{bits}bit" for bits in (12, 8, 6, 4)]
 ROWS += [f"top50-{bits}bit-decay-{how}" for bits in (6, 4) for how in ("1ms", "2ms", "jitter-reorder")]
+ROWS += ["measured-latency"]
 
 
 def experiments(out: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any], str]:
@@ -64,6 +66,31 @@ def test_a_row_alone_is_measured_against_the_baseline(tmp_path: Path, capsys: py
     assert row["ratio"] == 8 * values / row["payload_bytes"]
     assert row["density"] <= 0.5
     assert not (tmp_path / "x" / "runs" / "top50-6bit").exists()
+
+
+def test_the_row_of_measured_ages_is_run_with_late_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--only", "measured-latency", "--steps", "7"]
+    code, document, said = experiments(tmp_path / "x", capsys, *chosen)
+    (row,) = document["rows"]
+    assert (code, row["verdict"], row["ages_are"]) == (0, "pass", "measured"), said
+    assert row["ages"] == {"0": 4 * 5, "1": 4 * 2}  # two cuts, both ways; late from step 2 to the last but 3
+    code, _, said = experiments(tmp_path / "y", capsys, *chosen, "--in-process")
+    assert code == 2
+    assert "row measured-latency cannot be run: its ages are measured, which takes a run" in said
+
+
+def test_a_row_that_cannot_be_run_here_is_left_out_aloud(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "matrix.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["rows"] = [row for row in document["rows"] if row["name"] in ("control", "measured-latency")]
+    path.write_text(yaml.safe_dump(document))
+    code, told, said = experiments(folder / "x", capsys, "--in-process", "--dir", str(folder), "--steps", "7")
+    why = "its ages are measured, which takes a run"
+    assert (code, told["left_out"]) == (4, [{"name": "measured-latency", "why": why}])
+    assert f"measured-latency is left out: {why}" in said
+    (row,) = told["rows"]
+    assert (row["name"], row["verdict"]) == ("control", "unknown")
+    assert row["reasons"] == ["computed in one process; nothing was verified"]
 
 
 def test_an_unknown_row_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

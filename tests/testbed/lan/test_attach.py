@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from services.identity import Claim, cut_of, model_sha256
 from services.shell.attach_client import AttachedHost, AttachError
 from services.shell.attach_frames import AttachHello, FilePart, StartLaunch
 from services.shell.rooted_disk import RootedDisk
+from testbed.cli import run_command
 from testbed.engines.base import EngineError
 from testbed.environment import version
 from testbed.lan.files import FileParts, changed_files
 from testbed.lan.host import HostGivenUp, HostSettings, host
 from testbed.lan.settings import LanSettings
 from testbed.planning import RunRequest, prepare
+from testbed.results import RunResult
 
 CONFIG = prepare(RunRequest("shards-clean")).plan.config
 OTHER = prepare(RunRequest("shards-clean", seed=9)).plan.config.to_json()
@@ -108,6 +111,78 @@ def test_a_driver_attaches_and_lets_go(tmp_path: Path) -> None:
 )
 def test_who_is_refused_and_why(run_id: str, token: str, changed: dict[str, object], why: str, tmp_path: Path) -> None:
     assert why in asyncio.run(refusal(tmp_path, run_id, token, **changed))
+
+
+@pytest.mark.parametrize("role", ["coordinator", "server", "verifier"])
+@pytest.mark.parametrize(
+    ("run_id", "token", "changed", "why"),
+    [
+        ("run-1", "other", {}, "wrong token"),
+        ("run-2", "secret", {}, "another run"),
+        ("run-1", "secret", {"model_sha256": "ab" * 32}, "another model"),
+        ("run-1", "secret", {"role": "shard-2"}, "another role"),
+    ],
+)
+def test_single_roles_refuse_alike(
+    role: str, run_id: str, token: str, changed: dict[str, object], why: str, tmp_path: Path
+) -> None:
+    async def scene() -> str:
+        said = {"role": role, "cut": "", **changed}
+        async with waiting(tmp_path, role=role, cut="") as one, driver(await one.address(), run_id, token) as attached:
+            with pytest.raises(AttachError) as error:
+                await introduce(attached, hello(**said))
+            return str(error.value)
+
+    assert why in asyncio.run(scene())
+
+
+@pytest.mark.local
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "strategy", "killed"),
+    [("shards-kill-coordinator-tell", "shards", "coordinator"), ("kill-server-gathering", "ps", "server")],
+)
+def test_single_roles_wait_on_hosts_too(scenario: str, strategy: str, killed: str, tmp_path: Path) -> None:
+    """Every role of the run on a host of its own; one of the single ones dies and is started again there."""
+    expected = testbed.run(scenario, "sim", strategy=strategy, out=tmp_path / "sim").document
+    config = prepare(RunRequest(scenario, strategy=strategy)).plan.config
+    kind, server = ("shard", []) if strategy == "shards" else ("worker", ["server"])
+    cast = ["coordinator", "verifier", *server, *(f"{kind}-{number}" for number in range(1, config.workers + 1))]
+    claim = {"model_sha256": model_sha256(config), "cut": ""}
+
+    async def scene() -> RunResult:
+        async with contextlib.AsyncExitStack() as stack:
+            hosts = [await stack.enter_async_context(waiting(tmp_path / role, role=role, **claim)) for role in cast]
+            attach = tuple([(role, await one.address()) for role, one in zip(cast, hosts, strict=True)])
+            lan = LanSettings(attach, "secret", "127.0.0.1", "run-1")
+            run = functools.partial(testbed.run, scenario, "lan", strategy=strategy, lan=lan, out=tmp_path / "run")
+            result = await asyncio.to_thread(run)
+            await asyncio.wait_for(asyncio.gather(*(one.over for one in hosts)), 20)
+            return result
+
+    document = asyncio.run(scene()).document
+    assert (document["verdict"], document["reasons"]) == ("pass", [])
+    assert document["params_sha256"] == expected["params_sha256"]
+    (fault,) = document["faults"]
+    assert (fault["target"], fault["witness"]["exit_code"]) == (killed, -9)
+    for role in cast:
+        assert list((tmp_path / role / "run-1" / role / "logs").iterdir()), f"{role} did not run on its host"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["coordinator", "--listen", "127.0.0.1:0"], "a host needs the token of the run: set GRADSTORM_TOKEN"),
+        (["verifier", "2", "--listen", "127.0.0.1:0"], "only workers and shards have numbers"),
+        (["shard", "0", "--listen", "127.0.0.1:0"], "only workers and shards have numbers, from 1"),
+    ],
+)
+def test_what_cannot_wait_says_why(
+    arguments: list[str], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GRADSTORM_TOKEN", raising=False)
+    assert run_command(arguments) == 2
+    assert why in capsys.readouterr().err
 
 
 def test_a_second_driver_is_refused_while_the_first_is_there(tmp_path: Path) -> None:
