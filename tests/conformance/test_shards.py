@@ -104,7 +104,11 @@ def test_a_stale_boundary_stops_the_run_by_name(engine: str, tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("engine", ["sim", pytest.param("local", marks=[pytest.mark.local, pytest.mark.slow])])
+_LOCAL = pytest.param("local", marks=[pytest.mark.local, pytest.mark.slow])
+_CONTAINERS = pytest.param("containers", marks=[pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(400)])
+
+
+@pytest.mark.parametrize("engine", ["sim", _LOCAL, _CONTAINERS])
 def test_measured_ages_are_those_of_a_late_link(engine: str, tmp_path: Path) -> None:
     if engine == "local" and find_toxiproxy(os.environ) is None:
         pytest.skip(HOW_TO_GET_ONE)
@@ -125,6 +129,16 @@ def test_measured_ages_are_those_of_a_late_link(engine: str, tmp_path: Path) -> 
         else:
             in_time[fact.age < 2] += 1
     assert in_time[True] > in_time[False]
+
+
+def test_a_narrow_link_makes_boundaries_old(tmp_path: Path) -> None:
+    scenario = load_scenario("shards-measured")
+    (late,) = scenario.model_dump()["faults"]
+    del late["delay_ms"]
+    narrow = {**late, "kind": "bandwidth", "kib_per_s": 500.0}  # 16,392 bytes take 32 ms, that is three ticks
+    scenario = Scenario.model_validate({**scenario.model_dump(), "faults": [narrow]})
+    document = testbed.run(scenario, out=tmp_path / "run").document
+    assert (document["verdict"], document["ages"]) == ("pass", {"0": 52, "3": 12})
 
 
 def test_measured_ages_take_one_clock() -> None:

@@ -112,6 +112,25 @@ def test_a_gradient_that_is_off_is_noticed() -> None:
     assert judged(lines)["gradient exactness"] == "violated"
 
 
+def test_gradients_of_micro_batches_are_compared_one_by_one_and_their_sum_bitwise() -> None:
+    lines = list(recorded()[0])
+    index = max(i for i, line in enumerate(lines) if line.kind == "ShardPrepared")
+    arrays = lines[index].arrays
+    first, second = arrays["parts"].reshape(2, -1)
+    last_digit = arrays["gradient"].copy()
+    last_digit[3] = np.nextafter(last_digit[3], np.inf)
+    for changed_arrays, verdict in (
+        ({**arrays, "parts": np.concatenate([second, first])}, "violated"),  # of equal weight: the sum is the same
+        ({**arrays, "gradient": last_digit}, "violated"),
+        ({"gradient": arrays["gradient"]}, "unknown"),
+    ):
+        lines[index] = replace(lines[index], arrays=changed_arrays)
+        document = document_of(lines)
+        found = {one["name"]: one for one in document["invariants"]}["gradient exactness"]
+        assert found["verdict"] == verdict, changed_arrays.keys()
+        assert document["steps_checked"] == document["steps_committed"] - (verdict == "unknown")
+
+
 def test_a_shard_missing_from_a_swap_or_a_state_that_differs_is_noticed() -> None:
     def other(body: Body) -> Body:
         first, *rest = body["swapped"]
