@@ -256,6 +256,8 @@ def _whole_problems(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(("fixed",), "ages are measured, so two runs may differ; set fixed: false")
     if not scenario.fixed and not timed and not links and not measured:
         yield Problem(("fixed",), "no fault follows a clock, so the result is fixed; remove fixed: false")
+    if scenario.expect.min_age is not None and not scenario.sharded:
+        yield Problem(("expect", "min_age"), "only the boundaries of layer-sharded training have ages")
     if scenario.sharded:
         counts = scheduled_for_shards(scenario.faults)
     else:

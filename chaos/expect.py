@@ -41,6 +41,8 @@ class Expect(Strict):
     """Checkpoints that were found damaged and skipped, by the schedule."""
     min_accuracy: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of held-out samples that the final model gets right, at least."""
+    min_age: Number | None = None
+    """Layer-sharded: the oldest boundary that is used is at least so many ticks old."""
     condition: str = "finished"
     """How the run ends: finished, or the name of what stops it."""
     exit_code: Annotated[int, Field(ge=0, le=130)] = 0

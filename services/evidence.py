@@ -14,6 +14,7 @@ from services.invariants.fencing import STALE
 from services.ledger import Ledger
 from services.lineage import COORDINATOR, Entry, worker_role
 from services.records import (
+    BoundaryUsed,
     Closed,
     Died,
     Ended,
@@ -34,7 +35,7 @@ DRAWN = re.compile(r"random-\d+")  # names of `chaos.random_schedule`: not every
 
 PROMISED = (
     "kills", "relaunches", "returns", "joins", "stragglers", "refused_late", "rollbacks", "damaged_checkpoints",
-    "min_generations", "min_accuracy",
+    "min_generations", "min_accuracy", "min_age",
 )  # fmt: skip
 """Promises that are judged here. `refused_stale` is fencing's, `condition` liveness's, and the exit code follows."""
 
@@ -162,6 +163,8 @@ class Evidence:
                 self._counts["min_generations"] = max(self._counts.get("min_generations", 0), regrouped.generation)
             case Proven() as proven:
                 self._arrivals.proved(proven.worker, proven.incarnation)
+            case BoundaryUsed() as used:
+                self._counts["min_age"] = max(self._counts.get("min_age", 0), used.age)
             case ShardProven() as proven:
                 self._arrivals.proved(proven.shard, proven.incarnation)
             case Closed() as closed:

@@ -14,7 +14,7 @@ from services.roles import shard_links
 from services.roles.shard import Shard
 from services.roles.shard_work import ShardWork
 from services.shard_jobs import Arrived
-from testbed.plants.registry import Patch, memory, plant
+from testbed.plants.registry import UNKNOWN, Patch, memory, plant
 from training.adamw import AdamWConfig
 from training.boundary_codec import codec
 from training.boundary_codec.packing import pack, unpack
@@ -99,6 +99,16 @@ def delay_not_drawn() -> list[Patch]:
         return self.config.staleness.delay.base_ticks if direction != "evaluate" else 0
 
     return [(Shard, "_delay_ticks", ticks)]
+
+
+@plant("late-boundary-counted-as-fresh", scenario="shards-measured", strategy="shards", expected=UNKNOWN)
+def counted_as_fresh() -> list[Patch]:
+    """Nobody looks at how long a boundary took, although ages are to be measured."""
+
+    def aged(self: Shard, boundary: Boundary, transit_ms: float) -> Boundary:
+        return boundary
+
+    return [(Shard, "_aged", aged)]
 
 
 @plant("decay-applied-twice", invariant="gradient exactness", scenario="shards-decay", strategy="shards")
