@@ -96,7 +96,7 @@ class Driver:
         self._progress_ms = 0.0
         self._stall_ms = timing.join_wait_ms + timing.deadline_ms + timing.exchange_ms + timing.lease_ms
         self._stall_ms += max((_lasts_ms(fault) for fault in scenario.faults), default=0.0)
-        self._opened_once = False
+        self._opened = 0  # newest step that was opened; none yet
         self._healed = False
         self._committed = 0  # newest committed step heard of
         self._finished = False
@@ -234,7 +234,9 @@ class Driver:
             self._committed = fact.to_step
         actions: list[Action] = []
         if isinstance(fact, Opened | ShardsOpened):
-            actions += self._first_opened() + self._left_behind(fact.step)
+            actions += [] if self._opened else self._first_opened()
+            actions += self._left_behind(fact.step)
+            self._opened = fact.step
         actions += _each(act.on_fact(fact) for act in self._unsettled())
         if isinstance(fact, Closed):
             actions += self._unplanned(fact)
@@ -252,9 +254,6 @@ class Driver:
 
     def _first_opened(self) -> list[Action]:
         """Times count from here."""
-        if self._opened_once:
-            return []
-        self._opened_once = True
         return [
             DriverSetTimer(f"{act.name}:start", act.start.at_ms)
             for act in self._acts
@@ -305,7 +304,7 @@ class Driver:
         if self._finished:
             return []
         idle_ms = self._board.now_ms - self._progress_ms
-        nobody_yet = not self._opened_once and not self._board.running  # the engine bounds that wait, and says who
+        nobody_yet = not self._opened and not self._board.running  # the engine bounds that wait, and says who
         if idle_ms < self._stall_ms or nobody_yet:
             left_ms = self._stall_ms if nobody_yet else self._stall_ms - idle_ms
             return [DriverSetTimer(WATCHDOG, max(1.0, left_ms))]  # a rest of rounding would be due at once, for ever
@@ -322,16 +321,21 @@ class Driver:
         return [act for act in self._acts if not act.settled]
 
     def _heal(self) -> list[Action]:
-        done = self._opened_once and all(act.settled or _verifier_comes_back(act) for act in self._acts)
+        done = self._opened and all(act.settled or _only_the_verifier_lags(act, self._opened) for act in self._acts)
         if self._healed or self._finished or not done:
             return []
         self._healed = True
         return [Tell(Healed(self._scenario.liveness_bound_ms, self._scenario.clean_steps, self._committed))]
 
 
-def _verifier_comes_back(act: Act) -> bool:
-    """Training does not wait for the verifier, so that its return may well be later than the last step."""
-    return act.stage is Stage.ACTED and isinstance(act, KillAct) and act.target == VERIFIER
+def _only_the_verifier_lags(act: Act, opened_step: int) -> bool:
+    """Training does not wait for the verifier: its death at a step that is past, and its return, may well come later
+    than the last step.
+    """
+    if not isinstance(act, KillAct) or act.target != VERIFIER:
+        return False
+    past = isinstance(act.start, PhaseTrigger) and act.start.role == VERIFIER and act.start.step < opened_step
+    return act.stage is Stage.ACTED or (act.stage is Stage.WAITING and past)
 
 
 def _each(answers: Iterable[list[Action]]) -> list[Action]:

@@ -59,6 +59,14 @@ def test_a_point_that_the_run_leaves_behind_is_missed() -> None:
     assert play.stand(210, "worker-2", "5.reduce") == [ReleaseHold("worker-2", "worker-2.5.reduce")]
 
 
+def test_a_death_of_the_verifier_at_a_step_that_is_past_does_not_keep_the_run_from_being_healed() -> None:
+    play = Play(scenario_of("- {kind: kill, target: verifier, trigger: {step: 2, phase: stored}}"))
+    assert not told(play.opened(40, 1), Healed)
+    assert not told(play.opened(60, 2), Healed)
+    assert told(play.opened(80, 3), Healed)  # the steps from here on are clean, whenever the verifier comes to step 2
+    assert told(play.stand(90, "verifier", "2.stored") + play.exit(95, "verifier"), FaultActed)
+
+
 def test_a_joiners_point_is_missed_when_its_step_opens() -> None:
     play = Play(load_scenario("kill-joiner-sync"))
     play.opened(40, 1)
