@@ -190,6 +190,14 @@ def test_an_end_that_was_not_promised_is_no_pass(change: Body, verdict: str) -> 
     assert judged(lines)["liveness"] == verdict
 
 
+def test_a_run_that_ends_soon_after_the_healing_is_unknown_not_violated() -> None:
+    lines = list(recorded()[0])
+    index = next(i for i, line in enumerate(lines) if line.kind == "Healed")
+    body = {**json.loads(lines[index].body_json), "clean_steps": 1000}
+    lines[index] = replace(lines[index], body_json=json.dumps(body, separators=(",", ":"), sort_keys=True))
+    assert judged(lines)["liveness"] == "unknown"
+
+
 @pytest.mark.parametrize("kind", ["BoundarySent", "ShardPrepared", "ShardsCommitted", "Durable"])
 def test_a_missing_line_is_no_pass(kind: str) -> None:
     lines = list(recorded()[0])
