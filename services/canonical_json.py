@@ -3,7 +3,7 @@
 `json.JSONEncoder.encode` makes a new C encoder for every call, which costs more than encoding a record does. This one
 makes it once. Where the interpreter has no C encoder the plain one is used; both write the same text.
 
-Duty of the caller: what is encoded does not contain itself.
+`decode_object` reads what somebody else wrote. Duty of the caller: what is encoded does not contain itself.
 """
 
 from __future__ import annotations
@@ -26,3 +26,15 @@ def _made() -> Callable[[Any], str]:
 
 
 encode_canonical: Callable[[Any], str] = _made()
+
+
+def decode_object(text: str) -> dict[str, Any]:
+    """The object in a text; NaN and infinity are no JSON. Raises ValueError, or RecursionError for one too deep."""
+    found = json.loads(text, parse_constant=_no_constant)
+    if type(found) is not dict:
+        raise ValueError(f"{type(found).__name__} where an object must be")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")

@@ -7,8 +7,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from training.config import BatchConfig, ModelConfig, OptimizerConfig
+from training.errors import ConfigurationError
+from training.models import parameter_count
 
 Strategy = Literal["ring", "ps"]
+
+PARAMETERS_MAX = 1 << 25  # the state that a run starts from, two arrays of so many, is one record: 512 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,14 @@ class RunConfig:
     evidence_gradient_elements: int = 8192  # contributions of models up to this size are recorded whole
     expected_joins: tuple[tuple[int, int], ...] = ()  # (step, worker): that open waits for that worker
     timing: Timing = field(default_factory=Timing)
+
+    def __post_init__(self) -> None:
+        count = parameter_count(self.model)
+        if count > PARAMETERS_MAX:
+            raise ConfigurationError(
+                f"a model of {count} parameters ({count * 8 / 1e6:.0f} MB) is too large: the verifier takes its state"
+                f" in one record, of at most {PARAMETERS_MAX} parameters; choose a smaller one"
+            )
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces."""

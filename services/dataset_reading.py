@@ -25,12 +25,13 @@ class UnreadableDataset(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgeData:
-    """features float64 (n, d), labels int64 (n,); `sha256` as the run's configuration names it."""
+    """features float64 (n, d), labels int64 (n,) below `class_count`; `sha256` as the run's configuration names it."""
 
     train_features: Array
     train_labels: Ids
     test_features: Array
     test_labels: Ids
+    class_count: int
     sha256: str
 
 
@@ -47,7 +48,7 @@ def read_dataset(content: bytes) -> JudgeData:
     if labels.dtype != np.int64 or test_labels.dtype != np.int64 or labels.shape != features.shape[:1]:
         raise UnreadableDataset(f"{DATASET_PATH}: labels must be int64, one for each row of features")
     digest = _digest(class_count, (features, labels, test_features, test_labels))
-    return JudgeData(features, labels, test_features, test_labels, digest)
+    return JudgeData(features, labels, test_features, test_labels, class_count, digest)
 
 
 def _digest(class_count: int, parts: tuple[npt.NDArray[Any], ...]) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 
 Json = dict[str, Any]
 
+EPOCHS_AHEAD_MAX = 64  # an epoch further ahead of those that were drawn is no epoch that a run has come to
+
 
 class Permutations:
     """Epoch after epoch from a generator state. Holds every epoch's generator states, and one permutation."""
@@ -29,6 +31,10 @@ class Permutations:
     def of(self, epoch: int) -> list[int]:
         """The ids of this epoch, in the order in which they are dealt."""
         if self._drawn[0] != epoch:
+            if epoch - self._first >= len(self._states) + EPOCHS_AHEAD_MAX:
+                raise ValueError(
+                    f"epoch {epoch}, where epoch {self._first + len(self._states) - 1} is the newest so far"
+                )
             while len(self._states) <= epoch - self._first:
                 self._draw(self._first + len(self._states) - 1)
             self._draw(epoch)

@@ -105,7 +105,7 @@ class Evidence:
         """Every reason why the history does not carry a verdict."""
         if not self.lines:
             self.unknown("the history is empty")
-        elif self._ledger.started is None:
+        elif self._ledger.started is None and not self._ledger.trouble:
             self.unknown("the run was never started: no RunStarted")
         if self.lines and self._ended is None:
             self.unknown("the history has no end record")

@@ -16,6 +16,7 @@ Whatever a reader is given, it answers with the lines that it can vouch for and 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -174,7 +175,7 @@ def _decode(raw: bytes, arrays_content: bytes) -> HistoryLine:
     _require_fields(fields)
     arrays = _arrays(described, arrays_content)
     seq, at_ms, source, launch, number, kind = (fields[name] for name in _HEAD_FIELDS)
-    return HistoryLine(seq, float(at_ms), source, launch, number, kind, body_json, arrays)
+    return HistoryLine(seq, at_ms, source, launch, number, kind, body_json, arrays)
 
 
 def _require_fields(fields: object) -> None:
@@ -183,12 +184,10 @@ def _require_fields(fields: object) -> None:
     counts = [fields[name] for name in ("seq", "launch", "n")]
     if any(type(value) is not int or value < 0 for value in counts):
         raise _BadLine("form", "seq, launch and n must be whole numbers of at least 0")
-    if (
-        type(fields["at_ms"]) not in (int, float)
-        or type(fields["source"]) is not str
-        or type(fields["kind"]) is not str
-    ):
-        raise _BadLine("form", "at_ms must be a number, source and kind strings")
+    if type(fields["source"]) is not str or type(fields["kind"]) is not str:
+        raise _BadLine("form", "source and kind must be strings")
+    if type(fields["at_ms"]) is not float or not math.isfinite(fields["at_ms"]):
+        raise _BadLine("form", "at_ms must be a finite number with a decimal point")
 
 
 def _arrays(described: object, content: bytes) -> dict[str, Array]:

@@ -46,6 +46,7 @@ from services.records import Durable, Fact
 from training.disk import AppendFile, DiskOp, MakeDir, Remove, Rename, SyncDir, SyncFile, WriteFile
 
 REPORT_RECORDS_MAX = 512
+REPORT_BYTES_MAX = 64 << 20  # of arrays; one record may have more
 REPORT_EVERY_MS = 5.0  # records wait this long for others to travel with, unless somebody waits for them
 REPORT_TIMER = "host:report"
 KEPT_BYTES_MAX = 1 << 29  # arrays of records that the verifier has not stored
@@ -160,8 +161,16 @@ class Recorder:
         return not self._kept or self._kept[0].sequence > number
 
     def _batches(self, records: list[Numbered]) -> list[Report]:
-        cuts = range(0, len(records), REPORT_RECORDS_MAX)
-        return [Report(self.source, self.launch, tuple(records[at : at + REPORT_RECORDS_MAX])) for at in cuts]
+        batches: list[list[Numbered]] = []
+        room = 0
+        for record in records:
+            size = _size(record)
+            if not batches or len(batches[-1]) == REPORT_RECORDS_MAX or size > room:
+                batches.append([])
+                room = REPORT_BYTES_MAX
+            batches[-1].append(record)
+            room -= size
+        return [Report(self.source, self.launch, tuple(batch)) for batch in batches]
 
 
 class Host:

@@ -71,6 +71,7 @@ class Judge:
         self._at_complete = [item for item in self.invariants if type(item).on_complete is not Invariant.on_complete]
         try:
             self._data = read_dataset(dataset)
+            self.ledger.samples_max = len(self._data.train_labels)
         except UnreadableDataset as error:
             self.evidence.unknown(str(error))
 
@@ -126,7 +127,7 @@ class Judge:
             for invariant in self.invariants:
                 self._guarded(invariant, invariant.finish)
             self._guarded(None, self._evaluate)
-            self.evidence.finish()
+            self._guarded(None, self.evidence.finish)
             for fault, reason in self.evidence.missed:
                 self.observations.add(NOT_REACHED, 0, "driver", f"{fault}: {reason}")
             self._finished = self._document()
@@ -151,7 +152,7 @@ class Judge:
             for kind in kinds:
                 self._watchers.setdefault(kind, []).append((owner, own.get(kind, call)))
 
-    def _guarded(self, owner: object, call: Callable[..., None], *arguments: object) -> None:
+    def _guarded(self, owner: object, call: Callable[..., object], *arguments: object) -> None:
         """A checker that breaks cannot say; what breaks outside of one leaves the whole verdict unknown."""
         try:
             call(*arguments)
@@ -167,12 +168,14 @@ class Judge:
             self.evidence.unknown(why)
 
     def _run_started(self, fact: RunStarted) -> None:
-        if self._data is None or self.ledger.reference is not None:
+        if self._data is None or self.ledger.started is not fact:
             return
         if self._data.sha256 != fact.dataset_sha256:
             self.evidence.unknown(f"the dataset at hand is {self._data.sha256}, the run's is {fact.dataset_sha256}")
             return
         model = self.ledger.config["model"]
+        if model["class_count"] != self._data.class_count:
+            raise ValueError(f"a model of {model['class_count']} classes; the data has {self._data.class_count}")
         self.ledger.reference = Reference(model, self._data.train_features, self._data.train_labels)
 
     def _replayed(self, step: Step) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from services.canonical_json import decode_object
 from services.history import Damage, HistoryLine
 from services.judge import Judge
 from services.shards.judge import ShardJudge
@@ -44,7 +44,6 @@ def _strategy(config_json: str) -> object:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        return decode_object(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}

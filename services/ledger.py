@@ -13,11 +13,12 @@ taken a second time.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from services.canonical_json import decode_object
 from services.epochs import Permutations
 from services.lineage import COORDINATOR, Entry, Lineage, Step, packed_ids, worker_role
 from services.records import (
@@ -32,15 +33,26 @@ from services.records import (
     Regrouped,
     RolledBack,
     RunStarted,
+    StateApplied,
 )
 from services.reference import Reference
 from services.replay import ReplayedState, digest_of, replay_step
 
 WAITING_BYTES_MAX = 1 << 30  # reduced values that wait for the step before them
 INCOMPLETE_BYTES_MAX = 1 << 28  # states kept for steps whose contributions are not all there
+SAMPLES_MAX = 1 << 24  # of a run whose data is not at hand
 
 Json = dict[str, Any]
 Listener = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The launch of a member's process, and the state that it held when it last told of one."""
+
+    launch: int
+    generation: int
+    step: int
 
 
 class Ledger:
@@ -54,9 +66,11 @@ class Ledger:
         self.generation = 0  # the coordinator's newest
         self.dead: set[tuple[int, int]] = set()  # (worker, incarnation) that the coordinator holds for dead
         self.excused: dict[str, str] = {}  # "source/launch" -> why its last records may be missing
+        self._latest: dict[tuple[int, int], _Latest] = {}  # (worker, incarnation) -> what it told last
         self.permutations: Permutations | None = None
         self.sampler: Json = {}  # the sampler state that the run started from
         self.reference: Reference | None = None  # given by the judge, which has the dataset
+        self.samples_max = SAMPLES_MAX  # likewise: how many there are
         self.trouble: list[str] = []  # why something could not be followed
         self._on_replayed = on_replayed
         self._on_complete = on_complete
@@ -72,6 +86,7 @@ class Ledger:
         self._recovered: set[int] = set()  # launches of the coordinator that have read their log
         self._takers: dict[type, Callable[[Entry], None]] = {
             Contributed: self._take_contributed,
+            StateApplied: self._take_state_applied,
             Reduced: self._take_reduced,
             Opened: self._take_opened,
             Closed: self._take_closed,
@@ -115,10 +130,16 @@ class Ledger:
         if self.started is not None:
             self.trouble.append("the run was started twice")
             return
-        self.started = fact
-        self.config = json.loads(fact.config_json)
-        self.sampler = json.loads(fact.sampler_json)
-        self.permutations = Permutations(self.sampler)
+        try:
+            config, sampler = decode_object(fact.config_json), decode_object(fact.sampler_json)
+        except (ValueError, RecursionError) as error:
+            self.trouble.append(f"the run's configuration, or the state of its sampler, cannot be read: {error}")
+            return
+        permutations = Permutations(sampler)
+        if not 0 <= permutations.sample_count <= self.samples_max:
+            self.trouble.append(f"the sampler deals {permutations.sample_count} samples; there are {self.samples_max}")
+            return
+        self.started, self.config, self.sampler, self.permutations = fact, config, sampler, permutations
         first = Lineage(0, fact.step, -1, None, fact.step)
         self.lineages.append(first)
         if fact.parameters is None or fact.velocity is None:
@@ -178,7 +199,7 @@ class Ledger:
 
     def _take_ended(self, entry: Entry) -> None:
         assert isinstance(entry.fact, Ended)
-        self.excused = dict(entry.fact.excused)
+        self.excused = {name: why for name, why in entry.fact.excused.items() if why}
 
     # ------------------------------------------------------------ the workers' facts
 
@@ -203,8 +224,14 @@ class Ledger:
     def _take_contributed(self, entry: Entry) -> None:
         fact = entry.fact
         assert isinstance(fact, Contributed)
+        self._latest[fact.worker, fact.incarnation] = _Latest(entry.launch, fact.generation, fact.step - 1)
         if not self._is_past(fact.step, fact.generation, fact):
             self._contributed.setdefault(fact.step, []).append(fact)
+
+    def _take_state_applied(self, entry: Entry) -> None:
+        fact = entry.fact
+        assert isinstance(fact, StateApplied)
+        self._latest[fact.worker, fact.incarnation] = _Latest(entry.launch, fact.generation, fact.step)
 
     def _is_past(self, step: int, generation: int, fact: Reduced | Contributed) -> bool:
         """Whether the step that the fact is about is replayed; if so, what is still open of it takes the fact."""
@@ -340,10 +367,25 @@ class Ledger:
 
     # ------------------------------------------------------------ asking
 
-    def may_lack_records(self, worker: int, incarnation: int) -> bool:
-        """Whether the last records of this member may be missing without anybody's fault."""
-        role = worker_role(worker)
-        return (worker, incarnation) in self.dead or any(name.startswith(f"{role}/") for name in self.excused)
+    def may_lack_records(self, worker: int, incarnation: int, generation: int, step: int) -> bool:
+        """Whether what this member recorded before it held the state after `step` may be missing without any fault.
+
+        A death, or an excuse for its process, excuses what it recorded last, and nothing that it recorded before
+        something that is there. `generation` is one under which the step was made.
+        """
+        role, latest = worker_role(worker), self._latest.get((worker, incarnation))
+        if latest is None:
+            return (worker, incarnation) in self.dead or any(name.startswith(f"{role}/") for name in self.excused)
+        if latest.generation >= generation and latest.step >= step:
+            return False
+        return (worker, incarnation) in self.dead or f"{role}/{latest.launch}" in self.excused
+
+    @property
+    def may_lack_decisions(self) -> bool:
+        """Whether decisions may be missing without any fault: the coordinator died, and did not read its log again."""
+        newest = max(self._recovered, default=0)
+        places = [name.rpartition("/") for name in self.excused]
+        return any(role == COORDINATOR and int(launch) >= newest for role, _, launch in places)
 
     def lineage_of(self, step: int, generation: int) -> Lineage | None:
         """The lineage that a fact about `step` under `generation` belongs to."""
@@ -401,8 +443,6 @@ class Ledger:
         """(epoch, ids) of `step` and the steps before it, down to the start of the run."""
         at: Lineage | None = lineage
         while at is not None:
-            while step > at.start:
-                if step in at.ids:
-                    yield at.ids[step]
-                step -= 1
+            yield from (at.ids[number] for number in reversed(at.ids) if number <= step)  # they were put in ascending
+            step = min(step, at.start)
             at = at.parent

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from services.config import Timing
+from services.config import PARAMETERS_MAX, Timing
 from training.adamw import AdamWConfig
 from training.config import OptimizerConfig
 from training.errors import ConfigurationError
@@ -86,6 +86,12 @@ class ShardRunConfig:
     def __post_init__(self) -> None:
         cut(self.model, self.cuts)
         micro_batches(self.batch, self.micro_batches)
+        count = max(spec.parameter_count for spec in self.specs)
+        if count > PARAMETERS_MAX:
+            raise ConfigurationError(
+                f"a shard of {count} parameters ({count * 8 / 1e6:.0f} MB) is too large: the verifier takes its state"
+                f" in one record, of at most {PARAMETERS_MAX} parameters; cut the model into more shards"
+            )
 
     @property
     def specs(self) -> tuple[ShardSpec, ...]:

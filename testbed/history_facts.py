@@ -1,7 +1,8 @@
 """The facts of a saved history, for whoever wants to look at a run rather than judge it.
 
 Arrays stay on disk: a history may hold gigabytes of them, and what is wanted here are decisions, faults and numbers.
-Damaged lines are passed over; judging them is the verifier's business.
+Lines that are damaged, say what no fact says, or are not their reporter's to tell are passed over; judging them is the
+verifier's business.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.fact_reading import UnreadableFact, read_fact
+from services.fact_tellers import may_tell
 from services.records import Fact
 
 
@@ -43,7 +45,10 @@ def read_facts(path: Path, kinds: Iterable[type[Fact]]) -> Iterator[Told]:
 def _told(line: bytes) -> Told | None:
     try:
         record = json.loads(line)
+        seq, source, launch, at_ms = (record[name] for name in ("seq", "source", "launch", "at_ms"))
+        if (type(seq), type(source), type(launch), type(at_ms)) != (int, str, int, float):
+            return None
         fact = read_fact(record["kind"], json.dumps(record["body"]), {})
-        return Told(record["seq"], record["source"], record["launch"], record["at_ms"], fact)
-    except (ValueError, KeyError, TypeError, UnreadableFact):
+        return Told(seq, source, launch, at_ms, fact) if may_tell(source, fact) else None
+    except (ValueError, KeyError, TypeError, RecursionError, UnreadableFact):
         return None

@@ -3,7 +3,8 @@
 A contribution is (worker, incarnation, step, sample ids, digest). The commit must name those that were closed, with the
 digests and sample ids that their workers recorded; the sum must have run in strictly ascending worker id; and where
 all contributions of a step were recorded whole, (n_k / N) * g_k added from left to right must give the reduced value
-bit by bit. When it does not, the likely mistake is looked for and named, and whose it is where that can be told.
+bit by bit. When it does not, the likely mistake is looked for and named, and whose it is where that can be told. A sum
+that nobody closed is no pass either, nor is a contribution that is named and was never recorded.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class ContributionAccounting(Invariant):
         super().__init__(ledger)
         self._closed: dict[tuple[int, int, int], tuple[int, ...]] = {}  # (generation, step, attempt) -> worker ids
         self._summed: dict[tuple[int, int, int], list[tuple[str, tuple[int, ...], int]]] = {}
+        self._oldest_closed = (0, 0, 0)  # of the attempts that are kept
         self._last_closed: Closed | None = None
-        self._unseen: list[tuple[int, int, int]] = []  # (step, worker, incarnation) named and never recorded
+        self._unseen: list[tuple[Committed, int, int]] = []  # (commit, worker, incarnation) named and never recorded
         self._told: dict[int, list[Contributed]] = {}  # by step, until it is complete; without the gradients
         self.handlers = {
             Closed: self._on_closed,
@@ -63,6 +65,7 @@ class ContributionAccounting(Invariant):
         self._closed[key] = workers
         if len(self._closed) > CLOSED_KEPT_MAX:
             del self._closed[next(iter(self._closed))]
+            self._oldest_closed = next(iter(self._closed))
         for role, order, seq in self._summed.pop(key, ()):
             self._require_order(role, order, workers, closed.step, seq)
 
@@ -121,7 +124,7 @@ class ContributionAccounting(Invariant):
             contributed = step.contributions.get(worker)
             if contributed is None:
                 key = (worker, incarnation, committed.sample_ids[place])
-                self._miss(step, worker, incarnation, [one.digest for one in told if _key_of(one) == key])
+                self._miss(step, (worker, incarnation), [one.digest for one in told if _key_of(one) == key])
             elif contributed.sample_ids != committed.sample_ids[place]:
                 what = "the commit counts other sample ids than those of its gradient"
                 self.violated(step.number, worker_role(worker), what, step.entry.seq)
@@ -145,18 +148,31 @@ class ContributionAccounting(Invariant):
         lineage_of = self.ledger.lineage_of
         return [one for one in told if lineage_of(step.number, one.generation) is step.lineage]
 
-    def _miss(self, step: Step, worker: int, incarnation: int, digests: list[str]) -> None:
+    def _miss(self, step: Step, member: tuple[int, int], digests: list[str]) -> None:
         """The contribution that the commit names was not recorded; `digests` are of others over the same samples."""
         if digests:
             what = f"the commit counts another gradient over these samples than it recorded, {digests[0][:12]}…"
-            self.violated(step.number, worker_role(worker), what, step.entry.seq)
+            self.violated(step.number, worker_role(member[0]), what, step.entry.seq)
         else:
-            self._unseen.append((step.number, worker, incarnation))
+            self._unseen.append((step.committed, *member))
 
     def finish(self) -> None:
-        for step, worker, incarnation in self._unseen:
-            if not self.ledger.may_lack_records(worker, incarnation):
-                self.cannot_say(f"step {step} names a contribution of {worker_role(worker)} that was never recorded")
+        for commit, worker, incarnation in self._unseen:
+            if not self.ledger.may_lack_records(worker, incarnation, commit.generation, commit.step):
+                role = worker_role(worker)
+                self.cannot_say(f"step {commit.step} names a contribution of {role} that was never recorded")
+        for key in sorted(self._summed):
+            self._never_closed(key)
+
+    def _never_closed(self, key: tuple[int, int, int]) -> None:
+        """Sums of an attempt that nobody closed, as far as the coordinator's records are all here."""
+        generation, step, attempt = key
+        told = f"attempt {attempt} of step {step}, generation {generation}"
+        for role, order, seq in self._summed[key]:
+            if key < self._oldest_closed or self.ledger.may_lack_decisions:
+                self.cannot_say(f"{role} summed {list(order)} in {told}; its close is not, or no longer, here")
+            else:
+                self.violated(step, role, f"summed {list(order)} in {told}, which was never closed", seq)
 
 
 def _key_of(fact: Contributed) -> tuple[int, int, tuple[int, ...]]:
@@ -205,7 +221,7 @@ def _weighed_otherwise(parts: list[tuple[int, int, Array]], total: int, value: A
         excess = value - replay_sum([(count, gradient) for _, count, gradient in parts], total)
         largest = float(np.abs(excess).max())
         for worker, count, gradient in parts:
-            share = float(excess @ gradient) / float(gradient @ gradient)
+            share = float((excess @ gradient) / (gradient @ gradient))  # NaN where it is all zeros
             if float(np.abs(excess - share * gradient).max()) <= 1e-9 * largest:
                 yield worker, 1.0 + share * total / count
 

@@ -73,13 +73,19 @@ class Durability(Invariant):
     def finish(self) -> None:
         """A member's own record of its checkpoint may be lost with the member, and with nobody else."""
         for published, entry in self._published.values():
-            if not self.ledger.may_lack_records(published.writer, published.incarnation):
+            if not self._may_lack(published):
                 self.cannot_say(
                     f"step {published.step}: {published.name} is published (line {entry.seq}), and its writer never"
                     " recorded that it was durable"
                 )
 
     # ------------------------------------------------------------ inside
+
+    def _may_lack(self, published: Published) -> bool:
+        """No step is opened before the checkpoint is published: who told of the step after it has told of it, too."""
+        named = _NAME.fullmatch(published.name)
+        generation = int(named[2]) if named is not None else 0
+        return self.ledger.may_lack_records(published.writer, published.incarnation, generation, published.step + 1)
 
     def _keep(self, entry: Entry, fact: Durable) -> None:
         where = (entry.source, entry.launch)

@@ -2,9 +2,10 @@
 
 For each committed step the reduced value is compared with the reference gradient over the union of its samples, and
 every contribution that was recorded whole with the reference over that contributor's own samples, so that a lying or
-faulty member is named; so are the losses that members and commits tell. The tolerances follow from rounding
-(`services.reference`, "Noise floor"). The optimizer is replayed bit by bit from the recorded value
-(`services.ledger`), and somebody must hold the state that comes out.
+faulty member is named; so are the losses that members and commits tell. Of a large model's contributions only digests
+are recorded: there a member is named when its gradient, counted with another weight, explains the whole error. The
+tolerances follow from rounding (`services.reference`, "Noise floor"). The optimizer is replayed bit by bit from the
+recorded value (`services.ledger`), and somebody must hold the state that comes out.
 
 Steps are judged in blocks, since one trace of autograd costs as much for many small steps as for one. A block is a
 number of steps that follows from the first step's size, so a rerun cuts the same blocks.
@@ -13,6 +14,7 @@ number of steps that follows from the first step's size, so a rerun cuts the sam
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,8 @@ from services.state_reports import StateReport
 
 BLOCK_ELEMENTS = 1 << 16  # samples x parameters judged in one trace
 BLOCK_STEPS_MAX = 64
+EXPLAINED = 1e-9  # of the largest excess may be left over
+FAR_FROM_OVERFLOW = 1e300
 TOLERANCE_SHARE_MAX = 1e-3  # of the largest element that a gradient has, or can have: a wider tolerance tells nothing
 
 
@@ -126,13 +130,14 @@ class GradientExactness(Invariant):
         answers = reference.answer(questions)
         taken = [place for place, step in enumerate(steps) if not step.committed.skip]
         if taken:
-            self._judge_contributions(steps, taken, answers)  # first: a wrong contribution makes the sum wrong
+            # First what one member told: a wrong contribution makes the sum wrong.
+            self._judge_contributions(steps, taken, answers)
+            for place in taken:
+                self._judge_losses(steps[place], questions[place])
             self._judge_values(steps, taken, answers)
-        for place in taken:
-            self._judge_losses(steps[place], questions[place])
-        for step in steps:
+        for place, step in enumerate(steps):
             if step.committed.skip:
-                self._judge_skip(step)
+                self._judge_skip(step, answers.unions[place])
             step.lineage.checked.add(step.number)
 
     def _judge_values(self, steps: list[Step], taken: list[int], answers: Answers) -> None:
@@ -152,7 +157,23 @@ class GradientExactness(Invariant):
             reduced = steps[taken[row]].reduced
             assert reduced is not None
             differs = _Difference(values[row], own[row], float(floors[row]))
-            self._differs(steps[taken[row]], worker_role(reduced.worker), "the reduced gradient", differs)
+            self._wrong_value(steps[taken[row]], taken[row], differs, answers)
+
+    def _wrong_value(self, step: Step, place: int, differs: _Difference, answers: Answers) -> None:
+        """Say whose doing it is, if that can be told where not all contributions can be seen."""
+        assert step.reduced is not None
+        role, how = worker_role(step.reduced.worker), ""
+        if not step.whole:  # else each contribution was judged by itself
+            start, count = int(answers.starts[place]), int(answers.counts[place])
+            weights = answers.sizes[start : start + count] / answers.totals[place]
+            shares = weights[:, None] * answers.groups[start : start + count]
+            workers = [worker for worker, _, _ in step.committed.contributors]
+            how = f"; it may be the doing of any of workers {workers}, whose gradients are not recorded"
+            for at, times in _explaining(differs.told - differs.own, shares):
+                how = f"; it counts what worker {workers[at]} has to contribute {times:.6g} times"
+                if abs(times) > EXPLAINED and abs(times - 2.0) > EXPLAINED:  # else: who adds
+                    role = worker_role(workers[at])
+        self.violated(step.number, role, f"the reduced gradient {differs}{how}", step.entry.seq)
 
     def _blind(self, numbers: list[int], own: Array, floors: Array) -> npt.NDArray[np.bool_]:
         """Which gradients, of the steps of these numbers, cannot be judged: rounding alone may make as much."""
@@ -209,15 +230,22 @@ class GradientExactness(Invariant):
     def _differs(self, step: Step, role: str, what: str, difference: _Difference) -> None:
         self.violated(step.number, role, f"{what} {difference}", step.entry.seq)
 
-    def _judge_skip(self, step: Step) -> None:
-        """A skip is right only when something really was not finite: what the offenders contributed, or the sum."""
+    def _judge_skip(self, step: Step, own: Array) -> None:
+        """A skip is right only when something really was not finite: what the offenders contributed, or the sum.
+
+        `own` is the reference's gradient. A skip without a digest follows from what the members offered; one with a
+        digest from the sum, although every member had offered what is finite.
+        """
         self.checks += 1
         committed = step.committed
         values = {worker: item.gradient for worker, item in step.contributions.items()}
         bad = [worker for worker, value in values.items() if value is not None and not np.isfinite(value).all()]
         unseen = [worker for worker, _, _ in committed.contributors if values.get(worker) is None]
         blamed = worker_role(committed.offenders[0]) if committed.offenders else COORDINATOR
-        if bad:
+        if bad and committed.reduced_digest:
+            what = "contributed what is not finite, and offered it as finite; the skip could not name it"
+            self.violated(step.number, worker_role(bad[0]), what, step.entry.seq)
+        elif bad:
             if not set(bad) <= set(committed.offenders):
                 what = f"the skip names {list(committed.offenders)}; what {sorted(bad)} contributed is not finite"
                 self.violated(step.number, COORDINATOR, what, step.entry.seq)
@@ -227,10 +255,24 @@ class GradientExactness(Invariant):
         elif step.reduced is not None and step.reduced.value is not None:
             if np.isfinite(step.reduced.value).all():
                 self.violated(step.number, blamed, "skipped although the reduced value is finite", step.entry.seq)
+            elif unseen and float(np.abs(own).max(initial=0.0)) < FAR_FROM_OVERFLOW:
+                members = ", ".join(worker_role(worker) for worker, _, _ in committed.contributors)
+                what = "the gradient of its samples is finite, so a contribution was not; none is recorded whole"
+                self.cannot_say(f"step {step.number} was skipped: {what}, of {members}")
         elif unseen:
             self.cannot_say(f"step {step.number} was skipped, and what was not finite about it was not recorded")
         elif np.isfinite(replay_contributions(step)).all():
             self.violated(step.number, blamed, "skipped although all contributions are finite", step.entry.seq)
+
+
+def _explaining(excess: Array, shares: Array) -> Iterator[tuple[int, float]]:
+    """Which rows of `shares` (S, P), counted another number of times, explain the whole excess (P,), and how often."""
+    with np.errstate(all="ignore"):
+        largest = float(np.abs(excess).max())
+        for at, share in enumerate(shares):
+            more = float((excess @ share) / (share @ share))  # NaN where it is all zeros
+            if float(np.abs(excess - more * share).max()) <= EXPLAINED * largest:
+                yield at, 1.0 + more
 
 
 def replay_contributions(step: Step) -> Array:

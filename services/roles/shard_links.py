@@ -18,11 +18,10 @@ from services.roles.joining import Joining
 from services.roles.shard_work import ShardWork
 from services.shard_config import ShardRunConfig
 from services.shard_jobs import Arrived, Crossing, HeldCorpus, OpenCorpusJob, ShardState
+from training.boundary_codec.payload import HEADER_BYTES
 from training.staleness import decay_weight, delay_ticks
 from training.tokens import Corpus
 from training.transformer.sharding import ShardSpec
-
-EARLY_MAX = 1024  # boundaries of an attempt that is not open here yet
 
 
 class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
@@ -44,7 +43,7 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         self._work: ShardWork | None = None
         self._adopting: AdoptShard | None = None
         self._waiting: dict[str, tuple[str, Boundary]] = {}  # timer -> receiver and what it waits with
-        self._early: list[tuple[str, Boundary]] = []
+        self._early: dict[tuple[str, str, int], Boundary] = {}  # by source, direction, micro-batch: its newest
 
     @property
     def spec(self) -> ShardSpec:
@@ -75,28 +74,52 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         if self._config is None or boundary.generation < self.generation:
             self._refuse(source, boundary, "old generation")
         elif self._work is None or key > self._work.key:
-            self._early = [item for item in self._early if _key(item[1]) >= key][: EARLY_MAX - 1]
-            self._early.append((source, boundary))
+            self._keep_early(source, boundary)
         elif key < self._work.key:
             self._refuse(source, boundary, "late")
         else:
             self._accept(self._work, source, boundary)
 
+    def _keep_early(self, source: str, boundary: Boundary) -> None:
+        """Of an attempt that is not open here yet: what a neighbour may send, and of each version the newest.
+
+        So no more is kept than one attempt can need, whatever attempt somebody claims.
+        """
+        version = (source, boundary.direction, boundary.micro_batch)
+        kept = self._early.get(version)
+        if not self._fits(source, boundary, evaluate=boundary.direction == "evaluate"):
+            self._refuse(source, boundary, "contract")
+        elif kept is None or _key(boundary) > _key(kept):
+            self._early[version] = boundary
+        else:
+            self._refuse(source, boundary, "duplicate" if _key(boundary) == _key(kept) else "late")
+
     def _take_early(self) -> None:
         work = self._work
         assert work is not None
-        early, self._early = self._early, []
-        for source, boundary in early:
+        early, self._early = self._early, {}
+        for version, boundary in early.items():
             if _key(boundary) == work.key:
-                self._accept(work, source, boundary)
+                self._accept(work, version[0], boundary)
             elif _key(boundary) > work.key:
-                self._early.append((source, boundary))
+                self._early[version] = boundary
+
+    def _fits(self, source: str, boundary: Boundary, evaluate: bool) -> bool:
+        """Whether it is a boundary that this neighbour hands to this shard, and no larger than one can be."""
+        config = self.config
+        cut, sender = (self.number, self.number + 1) if boundary.direction == "backward" else (self.number - 1,) * 2
+        if source != shard_name(sender) or boundary.cut != cut:
+            return False
+        directions = ("evaluate",) if evaluate else ("forward", "backward")
+        count = 1 if evaluate else config.micro_batches
+        if boundary.direction not in directions or boundary.age < 0 or not 0 <= boundary.micro_batch < count:
+            return False
+        contexts = config.evaluation_contexts if evaluate else -(-config.batch // config.micro_batches)
+        elements = contexts * config.model.context * config.model.width
+        return len(boundary.payload) <= HEADER_BYTES + 8 * elements  # dense is the largest
 
     def _accept(self, work: ShardWork, source: str, boundary: Boundary) -> None:
-        cut, sender = (self.number, self.number + 1) if boundary.direction == "backward" else (self.number - 1,) * 2
-        expected = boundary.direction in (("evaluate",) if work.evaluate else ("forward", "backward"))
-        fits = expected and source == shard_name(sender) and boundary.cut == cut
-        if not fits or boundary.age < 0 or not 0 <= boundary.micro_batch < work.micro_batch_count:
+        if not self._fits(source, boundary, work.evaluate):
             self._refuse(source, boundary, "contract")
         elif boundary.age > self.config.staleness.max_staleness:
             self._stale(boundary)

@@ -306,6 +306,8 @@ class Worker(ServingWorker):
         again = self._commit is not None
         self._commit = message
         if message.skip:
+            if not again and (held := self._held_for(message)) is not None:
+                self._show_own(message, held)  # nothing else shows that the sum really was not finite
             self._now_out.append(Phase("apply", message.step))
             self._apply(self.state)
         elif (held := self._held_for(message)) is not None:

@@ -19,6 +19,9 @@ from services.shards.model import Ids
 
 Json = Mapping[str, Any]
 
+TOKENS_MAX = 1 << 24  # of a batch, or of an evaluation
+STEPS_AHEAD_MAX = 4096  # a step further ahead of those that were asked for is none that a run has come to
+
 
 class UnreadableTokens(Exception):
     """The run's tokens cannot be read."""
@@ -55,12 +58,25 @@ class Batches:
         self._starts: list[Ids] = []
 
     def at(self, step: int) -> tuple[Ids, Ids]:
-        """Inputs and targets (b, t) of step `step`, from 1."""
+        """Inputs and targets (b, t) of step `step`, from 1. Raises ValueError for one that cannot have come yet."""
+        if not 1 <= step <= len(self._starts) + STEPS_AHEAD_MAX:
+            raise ValueError(f"step {step} after step {len(self._starts)}")
         while len(self._starts) < step:
             places = len(self._tokens) - self._context
             self._starts.append(self._generator.integers(0, places, size=self._count, dtype=np.int64))
         at = self._starts[step - 1][:, None] + np.arange(self._context)
         return self._tokens[at], self._tokens[at + 1]
+
+
+def require_sizes(config: Json) -> None:
+    """Raise ValueError for a configuration of sizes that no run has; whoever goes by it would fill the memory."""
+    sizes = [config[name] for name in ("batch", "micro_batches", "evaluation_contexts")]
+    sizes += [config["model"]["context"], len(config["cuts"]) + 1]
+    if any(type(size) is not int or size < 1 for size in sizes):
+        raise ValueError(f"sizes {sizes} in the run's configuration; they must be whole numbers of at least 1")
+    batch, micro_batches, contexts, context, _ = sizes
+    if micro_batches > batch or max(batch, contexts) * context > TOKENS_MAX:
+        raise ValueError(f"a batch of {batch} in {micro_batches}, and {contexts} evaluated, of {context} tokens each")
 
 
 def bounds(batch: int, count: int) -> list[tuple[int, int]]:

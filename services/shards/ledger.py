@@ -8,11 +8,11 @@ not taken twice (the judge sees to that).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.canonical_json import decode_object
 from services.lineage import Entry
 from services.records import (
     BoundarySent,
@@ -25,7 +25,7 @@ from services.records import (
     ShardsOpened,
     ShardsRolledBack,
 )
-from services.shards.bookkeeping import Held, start
+from services.shards.bookkeeping import Held, require_sizes, start
 
 Version = tuple[int, int, str]  # micro-batch, cut, direction
 AttemptKey = tuple[int, int, int]  # generation, step, attempt
@@ -78,7 +78,9 @@ class ShardLedger:
         """Take one fact that is not repeated."""
         match entry.fact:
             case RunStarted() as fact:
-                self.started, self.config = fact, json.loads(fact.config_json)
+                config = decode_object(fact.config_json)
+                require_sizes(config)
+                self.started, self.config = fact, config
                 early, self._early = self._early, []
                 for loaded in early:
                     self._loaded(loaded)

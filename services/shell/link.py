@@ -81,6 +81,10 @@ class Link:
         if self._closing:
             return
         outgoing = message if isinstance(message, Outgoing) else Outgoing(message)
+        if outgoing.size_bytes > self._options.message_bytes_max:
+            kind, most = type(outgoing.message).__name__, self._options.message_bytes_max
+            self.close(f"a {kind} of {outgoing.size_bytes} bytes for {self.peer}; {most} may be sent")
+            return
         self._outbox.append(outgoing)
         self._outbox_bytes += outgoing.size_bytes
         self._wake.set()

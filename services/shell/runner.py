@@ -102,7 +102,6 @@ class Runner:
         self._directory_known = asyncio.Event()
         self._events: deque[Event | _Release] = deque()
         self._handling = False
-        self._flushing = False
         self._observe = options.observe or options.role == COORDINATOR
         self.clock = RoleClock(loop, lambda name: self.emit(TimerFired(name)))
         self._jobs = JobThread(self.emit, self.crashed)
@@ -153,8 +152,8 @@ class Runner:
         self.end(Ending(CRASHED, " ".join("".join(last).split())))
 
     def end(self, ending: Ending) -> None:
-        """The first reason to end counts."""
-        self._events.clear()
+        """The first reason to end counts. From now on only what the flush waits for is handled."""
+        self._events = deque(event for event in self._events if _concerns_flushing(event))
         if not self._ending.done():
             self._ending.set_result(ending)
 
@@ -223,18 +222,16 @@ class Runner:
     # ------------------------------------------------------------ the role's life
 
     def _handle(self, event: Event | _Release) -> None:
-        if self._ending.done() and not (self._flushing and _concerns_flushing(event)):
+        over = self._ending.done()
+        if over and not _concerns_flushing(event):
             return
         if isinstance(event, _Release):
-            self._carry_out_all(self.host.release(self.clock.now_ms(), event.hold))
+            effects = self.host.release(self.clock.now_ms(), event.hold)
         else:
-            self._carry_out_all(self.host.handle(self.clock.now_ms(), event))
-
-    def _carry_out_all(self, effects: list[HostEffect]) -> None:
+            effects = self.host.handle(self.clock.now_ms(), event)
         for effect in effects:
-            if self._flushing and not (isinstance(effect, Send) and effect.to == VERIFIER):
-                continue
-            self._carry_out(effect)
+            if not over or (isinstance(effect, Send) and effect.to == VERIFIER):
+                self._carry_out(effect)
 
     def _carry_out(self, effect: HostEffect) -> None:
         match effect:
@@ -281,7 +278,6 @@ class Runner:
     async def _flush(self, ending: Ending) -> None:
         """Keep only the reporting link's business going until every record is stored or the time is over."""
         loop = asyncio.get_running_loop()
-        self._flushing = True
         self.clock.close()
         deadline_s = loop.time() + self.options.flush_ms / 1000.0
         nobody = not self.options.driver and not self._board.address_of(VERIFIER)

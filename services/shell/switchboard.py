@@ -59,7 +59,8 @@ class _Waiting:
         self.messages.append((now_s, message))
         self.size_bytes += rough_bytes(message)
         gone = 0
-        while self.messages[0][0] < now_s - WAITING_MS_MAX / 1000.0 or self.size_bytes > bytes_max:
+        oldest_s = now_s - WAITING_MS_MAX / 1000.0
+        while self.messages and (self.messages[0][0] < oldest_s or self.size_bytes > bytes_max):
             self.size_bytes -= rough_bytes(self.messages.popleft()[1])
             gone += 1
         return gone
@@ -100,7 +101,7 @@ class Switchboard:
             waiting = self._waiting.setdefault(to, _Waiting())
             gone = waiting.put(time.monotonic(), message, self.options.transport.outbox_bytes_max)
             if gone:
-                self._log.warning("messages lost: no link in time", peer=to, count=gone)
+                self._log.warning("messages lost: no link in time, or too many bytes wait", peer=to, count=gone)
             self._dial(to)
 
     def cut(self, peer: str, incarnation: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from services.exchange import PushExchange, RingExchange
 from services.jobs import Gradient, GradientJob
 from services.messages import Array, Message, Offer, Ready
@@ -117,6 +119,21 @@ def about_the_sum() -> list[Patch]:
         original(self, replace(message, finite=False) if _lies(self) and isinstance(message, Ready) else message)
 
     return [(Worker, "_answer", answer)]
+
+
+@plant("hides-a-nan", invariant="gradient exactness")
+def hides_a_nan() -> list[Patch]:
+    """Worker 3 contributes a NaN, and offers it as a gradient that is finite."""
+    original = Worker._has_gradient
+
+    def has_gradient(self: Worker, gradient: Gradient) -> None:
+        if _lies(self):
+            value = gradient.value.copy()
+            value[0] = np.nan
+            gradient = replace(gradient, value=value, digest=array_digest(value), finite=True)
+        original(self, gradient)
+
+    return [(Worker, "_has_gradient", has_gradient)]
 
 
 @plant("lies-about-its-loss", invariant="gradient exactness")

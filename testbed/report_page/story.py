@@ -5,6 +5,7 @@ Only the lineage that stands is told: a step that was rolled back and made again
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from services.records import (
 from testbed.history_facts import read_facts
 from testbed.run_state import describe
 
+WORKER_ID = re.compile(r"[0-9]{1,18}")
 TOOK_PART, LEFT_OUT = "took part", "no part"
 _STEPS = (Opened, Committed, RolledBack, ShardsCommitted, ShardsRolledBack)
 _EVENTS = (Admitted, Died, FaultActed, FaultMissed, FaultUndone, Finished, Healed, Recovered, Refused, Regrouped, Stale)
@@ -92,7 +94,7 @@ def read_story(history: Path, sharded: bool) -> Story:
 def _take_step(story: Story, dealt: dict[int, tuple[str, ...]], fact: Fact) -> None:
     match fact:
         case Opened():
-            dealt[fact.step] = tuple(worker_name(int(worker)) for worker in fact.deals)
+            dealt[fact.step] = tuple(f"worker-{worker}" for worker in fact.deals if WORKER_ID.fullmatch(worker))
         case Committed():
             took_part = {worker_name(worker) for worker, *_ in fact.contributors}
             everybody = (*dealt.get(fact.step, ()), *took_part)

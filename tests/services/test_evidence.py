@@ -102,8 +102,8 @@ def test_a_reduced_value_that_never_came() -> None:
 
 
 def test_a_lost_contribution_is_excused_by_a_death() -> None:
-    run = HonestRun(Plan(dies={5: 2}))
-    run.replace(Contributed, {"step": 4, "worker": 2}, step=99)
+    run = HonestRun(Plan(dies={5: 2})).drop(Contributed, step=4, worker=2)
+    run.drop(StateApplied, step=4, worker=2).drop(Contributed, step=5, worker=2)
     document = run.judge()
     assert document["verdict"] == "pass", (document["reasons"], not_passed(document))
     assert run.places(Died)

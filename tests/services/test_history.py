@@ -172,6 +172,14 @@ def test_well_formed_lines_with_nonsense_in_them(described: dict[str, object]) -
     assert history.lines or history.damage
 
 
+@pytest.mark.parametrize("at_ms", ["1", "NaN", "1e999", "1" * 400, "1" * 5000, "true", "null", '"1.0"'])
+def test_a_time_that_is_none(at_ms: str) -> None:
+    head = f'{{"seq":1,"at_ms":{at_ms},"source":"a","launch":1,"n":1,"kind":"Died","body":{{}},"arrays":{{}}'
+    history = read_history(f'{head},"crc":"{zlib.crc32(head.encode()):08x}"}}\n'.encode(), b"")
+    assert (history.lines, history.damage[0].kind) == ((), "torn")
+    assert "at_ms" in history.damage[0].what or "digits" in history.damage[0].what
+
+
 def test_the_published_schema_is_fresh() -> None:
     path = ROOT / "services" / "schemas" / "history.schema.json"
     assert path.read_text(encoding="utf-8") == schema_json(), "write it anew: see services/history_schema.py"

@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
+from services.config import PARAMETERS_MAX
 from services.events import (
     VERIFIER,
     Effect,
@@ -27,9 +28,10 @@ from services.events import (
     Unlinked,
 )
 from services.fact_codec import fact_from_numbered
-from services.host import REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed, Recorder
+from services.host import KEPT_BYTES_MAX, REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed, Recorder
 from services.messages import Report, Stored
 from services.records import Admitted, Durable, Reduced
+from services.shell.options import TransportOptions
 from training.disk import AppendFile, SyncFile
 
 FACT = Admitted(1, 1, "n")
@@ -197,3 +199,18 @@ def test_arrays_that_are_let_go_are_gone(monkeypatch: pytest.MonkeyPatch) -> Non
         recorder.add(Reduced(1, 1, len(arrays), 0, 1, "d", (1,), arrays.pop()))
     assert [array() is not None for array in alive] == [True, True, False, False]
     assert [record.sequence for record in recorder.report()[0].records] == [1, 2, 3, 4]
+
+
+def test_kind_15_reports_are_cut_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.host.REPORT_BYTES_MAX", 2000)
+    recorder = Recorder("worker-1", 1)
+    for step, elements in enumerate((100, 100, 100, 400, 10, 10), start=1):  # 800 bytes each of the first
+        recorder.add(Reduced(1, 1, step, 0, 1, "d", (1,), np.zeros(elements)))
+    cuts = [tuple(record.sequence for record in report.records) for report in recorder.report()]
+    assert cuts == [(1, 2), (3,), (4,), (5, 6)]
+    assert cuts == [tuple(record.sequence for record in report.records) for report in recorder.again()[1:]]
+
+
+def test_kind_15_the_largest_model_starts_with_one_record_that_is_kept_and_can_be_sent() -> None:
+    record_bytes = 2 * 8 * PARAMETERS_MAX
+    assert record_bytes <= KEPT_BYTES_MAX < TransportOptions().message_bytes_max - 2**20

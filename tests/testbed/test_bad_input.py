@@ -85,6 +85,7 @@ CASES: dict[str, tuple[Prepare, tuple[str, ...]]] = {
     "no such strategy": (plain("run", "clean", "--strategy", "rung"), ("rung", "ring")),
     "no such option": (plain("run", "clean", "--worker", "3"), ("--worker",)),
     "no such model": (plain("run", "clean", "--model", "mlp:0"), ("mlp:0",)),
+    "a model that is too large": (plain("run", "clean", "--model", "mlp:99999999"), ("too large", "33554432")),
     "no such data": (plain("run", "clean", "--data", "mnist"), ("mnist", "digits")),
     "data file missing": (plain("run", "clean", "--data", "none.csv"), ("none.csv",)),
     "no such plant": (plain("run", "clean", "--plant", "mean-of-mean"), ("mean-of-mean", "mean-of-means")),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from services.judge import Judge
 from services.messages import Array
-from services.records import Closed, Committed, Contributed, Reduced, Summed
-from tests.services.honest_run import HonestRun, Parts, Plan
+from services.records import Closed, Committed, Contributed, Reduced, StateApplied, Summed
+from tests.services.honest_run import HonestRun, Parts, Plan, end_line
 from tests.services.invariants.caught import assert_caught, assert_unknown, find
 from training.config import BatchConfig
 from training.reduction import add_in_order, reduce_in_order, scaled
@@ -59,6 +62,26 @@ def test_a_server_that_summed_others_than_were_closed() -> None:
     assert_caught(run, NAME, 2, "server", "where [1, 2, 3] were closed")
 
 
+def test_a_sum_of_an_attempt_that_nobody_closed() -> None:
+    run = HonestRun()
+    run.insert_before(Committed, {"step": 2}, "server", Summed("server", 2, 5, 1, (1, 2, 3)))
+    assert_caught(run, NAME, 2, "server", "attempt 5 of step 2, generation 1, which was never closed")
+
+
+def test_a_sum_of_an_attempt_that_a_dead_coordinator_may_have_closed() -> None:
+    """Its last records died with it, and none came back to read its log."""
+    run = HonestRun()
+    run.insert_before(Committed, {"step": 2}, "server", Summed("server", 2, 5, 1, (1, 2, 3)))
+    assert_unknown_with(run, {"coordinator/1": "killed"}, "its close is not, or no longer, here")
+
+
+def test_a_coordinator_that_came_back_has_read_all_its_closes() -> None:
+    run = HonestRun(Plan(coordinator_returns_after=(3,)))
+    run.insert_before(Committed, {"step": 2}, "server", Summed("server", 2, 5, 1, (1, 2, 3)))
+    document = judged(run, {"coordinator/1": "killed"})
+    assert find(document, NAME)["first_violation"]["role"] == "server"
+
+
 def test_a_commit_of_others_than_were_closed() -> None:
     run = HonestRun()
     run.replace(Closed, {"step": 2}, contributors=((1, 1, 3), (2, 2, 3)), total=6)
@@ -94,6 +117,45 @@ def test_a_digest_that_is_not_that_of_the_gradient() -> None:
 def test_a_contribution_that_was_never_recorded() -> None:
     run = HonestRun().replace(Contributed, {"step": 3, "worker": 2}, step=99)
     assert_unknown(run, "step 3 names a contribution of worker-2 that was never recorded", NAME)
+
+
+def judged(run: HonestRun, excused: dict[str, str]) -> dict[str, Any]:
+    """The verdict on a history whose end excuses these reporters."""
+    judge = Judge(run.dataset)
+    lines = run.lines(end=False)
+    for line in [*lines, end_line(lines, excused)]:
+        judge.feed(line)
+    return judge.finish()
+
+
+def assert_unknown_with(run: HonestRun, excused: dict[str, str], words: str) -> None:
+    document = judged(run, excused)
+    assert find(document, NAME)["verdict"] == "unknown", find(document, NAME)
+    assert words in find(document, NAME)["reasons"][0]
+
+
+def without_what_2_contributed(step: int, plan: Plan) -> HonestRun:
+    """Worker 2 tells nothing of what it contributed to that step."""
+    return HonestRun(plan).drop(Contributed, step=step, worker=2)
+
+
+def test_a_death_excuses_what_was_not_recorded_at_last() -> None:
+    """Worker 2 dies in step 4, having contributed to step 3 and applied it: neither is here."""
+    run = without_what_2_contributed(3, Plan(dies={4: 2}))
+    run.drop(StateApplied, worker=2, step=3).drop(Contributed, worker=2, step=4)
+    assert find(run.judge(), NAME)["verdict"] == "pass"
+
+
+def test_a_death_does_not_excuse_what_is_missing_before_something_that_is_here() -> None:
+    run = without_what_2_contributed(2, Plan(dies={4: 2}))
+    assert_unknown(run, "step 2 names a contribution of worker-2 that was never recorded", NAME)
+
+
+def test_nor_does_the_excuse_of_another_process() -> None:
+    run = without_what_2_contributed(6, Plan())
+    run.drop(StateApplied, worker=2, step=6)
+    assert_unknown_with(run, {"worker-2/7": "killed"}, "step 6 names a contribution of worker-2")
+    assert find(judged(run, {"worker-2/1": "killed"}), NAME)["verdict"] == "pass"
 
 
 def test_a_digest_that_is_not_that_of_what_was_recorded() -> None:

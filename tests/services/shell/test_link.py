@@ -90,6 +90,19 @@ def test_kind_15_a_message_at_below_and_above_the_frame_limit_arrives(excess: in
     run(body())
 
 
+def test_kind_15_a_message_beyond_what_may_be_sent_is_refused_before_it_is_encoded() -> None:
+    async def body() -> None:
+        pair = Pair()
+        outgoing = Outgoing(DataPart(0, 1, bytes(SMALL.message_bytes_max + 1)))
+        pair.a.send(outgoing)
+        assert "a DataPart of 1048833 bytes for b; 1048576 may be sent" in await asyncio.wait_for(pair.runs[0], 5.0)
+        assert outgoing._data is None
+        assert pair.owners[1].messages == []
+        await pair.end()
+
+    run(body())
+
+
 def test_a_large_part_arrives_whole_in_fragments() -> None:
     async def body() -> None:
         pair = Pair()

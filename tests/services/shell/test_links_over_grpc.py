@@ -231,7 +231,7 @@ def test_cut_closes_what_claims_the_incarnation_after_the_last_word_and_nothing_
         await until(lambda: worker.of(Unlinked) and coordinator.of(Unlinked))
         assert [event.message for event in worker.of(Received)] == [APPLIED]
         await until(lambda: len(worker.of(Linked)) == 2)  # it may call again, and is told what it is then
-        assert coordinator.of(Linked)[-1] == Linked("worker-1", 5)
+        await until(lambda: coordinator.events.count(Linked("worker-1", 5)) == 2)
         assert other.of(Unlinked) == []
         for party in (worker, other, coordinator):
             await party.stop()
