@@ -2,7 +2,7 @@
 
     watch = UsageWatch("containers", folder, ("coordinator", "server", "verifier"))
     with watch: …run…
-    watch.grown()     # who uses more at the end than at the start, in words
+    watch.growth()    # of each role: what it used at the start and at the end
 
 Roles of `local` are children of this process; in a container the role is process 1, and is asked through Docker. A
 role that is not there at some moment (killed, not started yet) is passed over at that moment.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import threading
 import time
@@ -28,6 +29,7 @@ from testbed.run_folder import RunFolder, RunFolderError
 _EVERY_S = 2.0
 _WARM_UP_SHARE = 0.2
 _LEAST_SAMPLES = 6
+_UNSEEN_S_MAX = 60.0
 RSS_GROWTH_MIB_MAX = 16.0
 RSS_GROWTH_SHARE_MAX = 0.10
 DESCRIPTORS_GROWTH_MAX = 3
@@ -71,6 +73,7 @@ class UsageWatch:
     roles: tuple[str, ...]
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     trouble: str = ""
+    ended_s: float = 0.0
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -82,13 +85,17 @@ class UsageWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.ended_s = time.monotonic()
         self._over.set()
         assert self._thread is not None
         self._thread.join()
 
     def growth(self) -> list[Growth]:
-        """Of every role that was seen often enough."""
-        return [growth_of(role, found) for role, found in self.samples.items() if len(found) >= _LEAST_SAMPLES]
+        """Of every role that was seen often enough, and until the end."""
+        return [growth_of(role, found) for role, found in self.samples.items() if self._suffices(found)]
+
+    def _suffices(self, found: list[Sample]) -> bool:
+        return len(found) >= _LEAST_SAMPLES and self.ended_s - found[-1].at_s <= _UNSEEN_S_MAX
 
     def _watch(self) -> None:
         while not self._over.wait(_EVERY_S):
@@ -97,6 +104,9 @@ class UsageWatch:
             except (EngineError, RunFolderError) as error:
                 self.trouble = str(error)
                 continue
+            except Exception as error:  # noqa: BLE001 - a thread's error must not get lost: nobody looks any more
+                self.trouble = f"the watch ended by {error!r}"
+                return
             for role, sample in found.items():
                 self.samples.setdefault(role, []).append(sample)
 
@@ -144,9 +154,17 @@ def _of_containers(run_id: str, roles: tuple[str, ...]) -> dict[str, Sample]:
             if one.role not in roles or one.status != "running":
                 continue
             with contextlib.suppress(DockerError):  # it has just ended
-                pages, descriptors = docker.execute(one.id, ("sh", "-c", _ASK)).splitlines()
-                rss_mib = int(pages.split()[1]) * resource.getpagesize() / _MIB
-                found[one.role] = Sample(time.monotonic(), one.id, rss_mib, int(descriptors))
+                answer = docker.execute(one.id, ("sh", "-c", _ASK))
+                if sample := read_answer(one.id, answer):
+                    found[one.role] = sample
     finally:
         docker.close()
     return found
+
+
+def read_answer(process: str, answer: str) -> Sample | None:
+    """What a container answered to `_ASK`; nothing from one that died over it, which may end with exit code 0."""
+    match = re.fullmatch(r"\d+ (\d+) [\d ]+\n\s*(\d+)\n", answer)
+    if match is None:
+        return None
+    return Sample(time.monotonic(), process, int(match[1]) * resource.getpagesize() / _MIB, int(match[2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from chaos.membership import returns_at
 from chaos.soaking import soak_scenario
 from testbed.cli import run_command
 from testbed.soaking import soaked
-from testbed.usage import Sample, UsageWatch, growth_of
+from testbed.usage import Sample, UsageWatch, growth_of, read_answer
 
 
 def used(minutes: int, mib: float, mib_per_minute: float, descriptors: int = 20, more: float = 0.0) -> list[Sample]:
@@ -44,6 +45,21 @@ def test_memory_that_stands_does_not_grow_and_memory_that_rises_does() -> None:
     warm_up = [Sample(float(at), "1", 40.0, 10) for at in range(60)]
     later = [Sample(60.0 + sample.at_s, "1", sample.rss_mib, 20) for sample in used(15, 70, 0.0)]
     assert not growth_of("coordinator", warm_up + later).grows
+
+
+@pytest.mark.parametrize("answer", ["", "1 2 3\n", "12\n", "1 2 3 4 5 6 7\nls: cannot open\n"])
+def test_who_dies_while_it_is_asked_is_passed_over(answer: str) -> None:
+    assert read_answer("1", answer) is None
+    sample = read_answer("1", "15210 6912 3403 1 0 9120 0\n17\n")
+    assert sample is not None
+    assert (round(sample.rss_mib), sample.descriptors) == (6912 * resource.getpagesize() >> 20, 17)
+
+
+def test_a_watch_that_went_blind_says_nothing_of_growth() -> None:
+    watch = UsageWatch("containers", Path("run"), ("coordinator",), {"coordinator": used(10, 70, 0.0)}, ended_s=610.0)
+    assert [growth.role for growth in watch.growth()] == ["coordinator"]
+    watch.ended_s = 900.0
+    assert watch.growth() == []
 
 
 def test_in_the_simulator_both_strategies_end_alike(tmp_path: Path) -> None:
