@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import Any, get_args, get_origin, get_type_hints
@@ -18,7 +18,6 @@ from services.records import Fact
 
 Convert = Callable[[Any], Any]
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-INT_BOUND = 2**63
 _scan = json.JSONDecoder().raw_decode  # `decode` without its search for blanks, which bodies do not have
 
 
@@ -35,7 +34,6 @@ class _Kind:
     arrays: frozenset[str]
     plain: Callable[[Mapping[str, Any]], tuple[Any, ...]]  # the values of those that JSON says as they are
     types: tuple[type, ...]  # … and what they must be
-    ints: Callable[[Mapping[str, Any]], tuple[int, ...]]
     converts: tuple[tuple[str, Convert], ...]
 
 
@@ -48,11 +46,10 @@ def read_fact(kind: str, body_json: str, arrays: Mapping[str, Array]) -> Fact:
         body, end = _scan(body_json)
         if end != len(body_json):
             raise ValueError("characters after the body")
-        if body.keys() != plan.names or not arrays.keys() <= plan.arrays:
+        if body.keys() != plan.names or (arrays and not arrays.keys() <= plan.arrays):
             raise ValueError("not exactly the fields of its kind")
         if tuple(map(type, plan.plain(body))) != plan.types:
             raise TypeError("a field of another type")
-        _require_64_bits(plan.ints(body))
         for name, convert in plan.converts:
             body[name] = convert(body[name])
         return plan.make(**body, **arrays) if arrays else plan.make(**body)
@@ -61,11 +58,6 @@ def read_fact(kind: str, body_json: str, arrays: Mapping[str, Array]) -> Fact:
 
 
 # ---------------------------------------------------------------- from JSON's values; all raise TypeError or KeyError
-
-
-def _require_64_bits(values: Sequence[int]) -> None:
-    if values and (min(values) < -INT_BOUND or max(values) >= INT_BOUND):
-        raise TypeError("an int beyond 64 bits")
 
 
 def _float(value: Any) -> float:
@@ -82,8 +74,6 @@ def _union(value: Any) -> Any:
         return _NOT_FINITE[value["float"]]
     if type(value) not in (str, int, float, bool):
         raise TypeError(f"{type(value).__name__} where a text or a number must be")
-    if type(value) is int:
-        _require_64_bits((value,))
     return value
 
 
@@ -91,8 +81,6 @@ def _plain(kind: type) -> Convert:
     def convert(value: Any) -> Any:
         if type(value) is not kind:
             raise TypeError(f"{type(value).__name__} where {kind.__name__} must be")
-        if isinstance(value, int):
-            _require_64_bits((value,))
         return value
 
     return convert
@@ -104,8 +92,6 @@ def _all_of(kind: type) -> Convert:
     def convert(value: Any) -> Any:
         if type(value) is not list or not set(map(type, value)) <= {kind}:
             raise TypeError(f"no list of {kind.__name__}")
-        if kind is int:
-            _require_64_bits(value)
         return tuple(value)
 
     return convert
@@ -115,7 +101,6 @@ def _row_of(kinds: tuple[type, ...]) -> Convert:
     def convert(value: Any) -> Any:
         if type(value) is not list or tuple(map(type, value)) != kinds:
             raise TypeError(f"no row of {len(kinds)}")
-        _require_64_bits([entry for entry in value if type(entry) is int])
         return tuple(value)
 
     return convert
@@ -170,7 +155,6 @@ def _kind_of(kind: Callable[..., Fact]) -> _Kind:
         arrays=frozenset(arrays),
         plain=_getter(plain),
         types=tuple(hints[name] for name in plain),
-        ints=_getter([name for name in plain if hints[name] is int]),
         converts=tuple((name, _convert_of(hints[name])) for name in rest),
     )
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from services.fact_reading import UnreadableFact, read_fact
 from services.fact_tellers import may_tell
@@ -48,7 +49,18 @@ def _told(line: bytes) -> Told | None:
         seq, source, launch, at_ms = (record[name] for name in ("seq", "source", "launch", "at_ms"))
         if (type(seq), type(source), type(launch), type(at_ms)) != (int, str, int, float):
             return None
+        if _beyond_64_bits(record["body"]):
+            return None
         fact = read_fact(record["kind"], json.dumps(record["body"]), {})
         return Told(seq, source, launch, at_ms, fact) if may_tell(source, fact) else None
     except (ValueError, KeyError, TypeError, RecursionError, UnreadableFact):
         return None
+
+
+def _beyond_64_bits(value: Any) -> bool:
+    """Whether there is a whole number in it that no fact has, and that nobody could draw."""
+    if isinstance(value, dict):
+        return any(map(_beyond_64_bits, value.values()))
+    if isinstance(value, list):
+        return any(map(_beyond_64_bits, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63

@@ -6,6 +6,7 @@ bug that takes the evidence away is caught when the verdict is "unknown". Pure: 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from testbed.exit_codes import ExitCode
 from testbed.plants.registry import UNKNOWN, VIOLATED, Plant
 
 SCHEMA = "gradstorm.mutations/1"
-_WIDTHS = (28, 8, 20, 30, 23, 7)
+_WIDTHS = (28, 8, 20, 30, 23, 7, 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Row:
     at: str = ""
     said: str = ""
     trouble: str = ""
+    runs_max: int = 0  # random schedules in which it was looked for at most; 0: it was not
+    runs_to_find: int | None = None  # None: it was not found in them
 
     @property
     def outcome(self) -> str:
@@ -42,6 +45,13 @@ class Row:
         if self.caught:
             return "caught" if self.must != UNKNOWN else "unknown as it should"
         return "NOT CAUGHT"
+
+    @property
+    def found(self) -> str:
+        """In words: in the how-many-th random schedule."""
+        if not self.runs_max:
+            return ""
+        return f"not in {self.runs_max}" if self.runs_to_find is None else str(self.runs_to_find)
 
 
 def row_of(
@@ -89,6 +99,7 @@ def document_of(rows: Sequence[Row]) -> dict[str, Any]:
         "schema": SCHEMA,
         "bugs": len({row.bug for row in rows}),
         "caught": sum(row.caught for row in rows),
+        "median_runs_to_find": _median(rows),
         "rows": [{**asdict(row), "outcome": row.outcome} for row in rows],
     }
 
@@ -98,13 +109,15 @@ def document_of(rows: Sequence[Row]) -> dict[str, Any]:
 
 def header() -> str:
     """Names of the columns."""
-    return _columns("bug", "strategy", "scenario", "outcome", "must be caught by", "seconds") + "  what it does"
+    columns = _columns("bug", "strategy", "scenario", "outcome", "must be caught by", "seconds", "runs to find")
+    return f"{columns}  what it does"
 
 
 def line_of(row: Row) -> str:
     """One bug."""
-    outcome = f"{row.outcome}: {row.at}" if row.at else row.outcome
-    return _columns(row.bug, row.strategy, row.scenario, outcome, row.must, f"{row.seconds:.1f}") + f"  {row.what}"
+    seconds = f"{row.seconds:.1f}"
+    columns = _columns(row.bug, row.strategy, row.scenario, _outcome(row), row.must, seconds, row.found)
+    return f"{columns}  {row.what}"
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
@@ -115,7 +128,33 @@ def summary(rows: Sequence[Row]) -> list[str]:
     ]  # fmt: skip
     bugs, runs = len({row.bug for row in rows}), len(rows)
     ending = "every one is caught as it should be" if not bad else f"{len(bad)} not as they should be"
+    looked_for = [row for row in rows if row.runs_max]
+    if looked_for:
+        hidden = sum(row.runs_to_find is None for row in looked_for)
+        lines.append(
+            f"under random schedules: {len(looked_for)} looked for, {hidden} not found; median runs to find:"
+            f" {_median(rows)}"
+        )
     return [*lines, f"{bugs} planted bugs in {runs} runs: {ending}."]
+
+
+def markdown(rows: Sequence[Row]) -> list[str]:
+    """The table for a page."""
+    head = ("bug", "what it does", "must be caught by", "scenario", "outcome", "runs to find")
+    cells = [
+        (f"`{row.bug}`", row.what, row.must, f"{row.scenario}, {row.strategy}", _outcome(row), row.found or "–")
+        for row in rows
+    ]
+    return [f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *cells)]
+
+
+def _outcome(row: Row) -> str:
+    return f"{row.outcome}: {row.at}" if row.at else row.outcome
+
+
+def _median(rows: Sequence[Row]) -> float | None:
+    runs = [row.runs_to_find for row in rows if row.runs_to_find is not None]
+    return statistics.median(runs) if runs else None
 
 
 def _columns(*cells: str) -> str:

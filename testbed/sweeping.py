@@ -121,7 +121,7 @@ def run_scenario(
     ) as error:
         why = f"{type(error).__name__}: {error}"
         return Outcome(seed, strategy, CRASHED, time.monotonic() - began_s, why=(why,))
-    return _outcome(document, seed, strategy, time.monotonic() - began_s)
+    return outcome_of(document, seed, strategy, time.monotonic() - began_s)
 
 
 def _simulated(scenario: Scenario, strategy: Strategy, plants: tuple[str, ...]) -> dict[str, Any]:
@@ -140,7 +140,8 @@ def _on_processes(scenario: Scenario, strategy: Strategy, plants: tuple[str, ...
         return run(scenario, "local", strategy=strategy, plant=plants, out=Path(home) / "run").document
 
 
-def _outcome(document: dict[str, Any], seed: int, strategy: Strategy, seconds: float) -> Outcome:
+def outcome_of(document: dict[str, Any], seed: int, strategy: Strategy, seconds: float) -> Outcome:
+    """What a run's document says that a sweep wants to know."""
     found = document["invariants"]
     why = [*document["reasons"], *filter(None, [document["aborted"]])]
     why += [reason for entry in found.values() for reason in entry["reasons"]]

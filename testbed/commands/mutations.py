@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from testbed.mutations import Row
     from testbed.plants import Plant
 
-EARLIER_STEPS = 8  # of the run that another one goes on from
 _CHOICES = ("any", "both", "ring", "ps", "shards")
 
 
@@ -31,25 +30,32 @@ def mutations(
         str, typer.Option(help="any (the first in which a bug shows), both, ring, ps or shards.")
     ] = "any",
     only: Annotated[list[str] | None, typer.Option(help="Name of a planted bug; may be repeated.")] = None,
+    runs_to_find: Annotated[
+        int, typer.Option(min=0, help="Also look for each bug in so many random schedules at most; see sweep.")
+    ] = 0,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Plant every known bug and see it caught. Exit code 0: each by the invariant that must catch it."""
-    from testbed.mutations import document_of, exit_code, header, line_of, summary
+    from testbed.mutations import document_of, exit_code, header, line_of, markdown, summary
     from testbed.plants import PLANTS, find_plant
     from training.errors import ConfigurationError
 
     if strategy not in _CHOICES:
         raise ConfigurationError(f"no strategy {strategy!r}; choose one of: {', '.join(_CHOICES)}")
     plants = [find_plant(name) for name in only] if only else list(PLANTS.values())
-    if not as_json:
+    aside = as_json or as_markdown
+    if not aside:
         typer.echo(header())
     rows = []
     for plant in plants:
         for chosen in _strategies(plant, strategy):
-            row = _try(plant, engine, chosen)
+            row = _found(_try(plant, engine, chosen), plant, runs_to_find)
             rows.append(row)
-            typer.echo(line_of(row), err=as_json)
-    typer.echo(json.dumps(document_of(rows), indent=2) if as_json else "\n".join(summary(rows)))
+            typer.echo(line_of(row), err=aside)
+    if aside:
+        typer.echo(json.dumps(document_of(rows), indent=2) if as_json else "\n".join(markdown(rows)))
+    typer.echo("\n".join(summary(rows)), err=aside)
     raise typer.Exit(exit_code(rows) if rows else ExitCode.PASS)
 
 
@@ -61,8 +67,23 @@ def _strategies(plant: Plant, wanted: str) -> tuple[str, ...]:
     return tuple(one for one in plant.strategies if one == wanted)
 
 
+def _found(row: Row, plant: Plant, runs_max: int) -> Row:
+    """With how many random schedules it takes to find the bug, where those can show it."""
+    from dataclasses import replace
+
+    from services.config import Strategy
+    from testbed.finding import find
+    from testbed.sweeping import SweepPlan
+
+    strategies = tuple(one for one in get_args(Strategy) if one in plant.strategies)
+    if not runs_max or not strategies:
+        return row
+    return replace(row, runs_max=runs_max, runs_to_find=find(plant, SweepPlan(runs_max, strategies=strategies)).runs)
+
+
 def _try(plant: Plant, engine: str, strategy: str) -> Row:
     """One run, in a folder that goes with it."""
+    from testbed.finding import run_planted
     from testbed.mutations import row_of
     from training.errors import GradstormError
 
@@ -71,21 +92,7 @@ def _try(plant: Plant, engine: str, strategy: str) -> Row:
         document: dict[str, Any] | None = None
         trouble = ""
         try:
-            document = run_planted(plant, engine, strategy, Path(home) / "run")
+            document = run_planted(plant, plant.scenario_argument, engine, strategy, Path(home))
         except (GradstormError, OSError) as error:
             trouble = str(error)
         return row_of(plant, engine, strategy, time.monotonic() - began_s, document, trouble)
-
-
-def run_planted(plant: Plant, engine: str, strategy: str, folder: Path) -> dict[str, Any]:
-    """The document that judges this bug: the run's, or that of its saved history."""
-    import testbed
-    from services.verify import verify
-    from training.real_disk import RealDisk
-
-    scenario, earlier = plant.scenario_argument, None
-    if plant.resumes:
-        first = testbed.run(scenario, engine, strategy=strategy, steps=EARLIER_STEPS, out=folder.with_name("earlier"))
-        earlier = str(first.folder)
-    result = testbed.run(scenario, engine, strategy=strategy, resume=earlier, plant=(plant.name,), out=folder)
-    return verify(RealDisk(), str(result.folder)) if plant.saved else result.document

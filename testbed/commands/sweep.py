@@ -201,7 +201,6 @@ def _find_each(plan: SweepPlan, pool: Pool | None, as_json: bool) -> ExitCode:
     from testbed.plants import PLANTS, find_plant
 
     able = [one for one in PLANTS.values() if set(one.strategies) & set(plan.strategies)]
-    able = [one for one in able if not one.saved and not one.resumes]
     plants = [find_plant(name) for name in plan.plants] or able
     found = []
     for one in plants:

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.cli import run_command
 from testbed.exit_codes import ExitCode
-from testbed.mutations import Row, document_of, exit_code, header, line_of, row_of, summary
+from testbed.mutations import Row, document_of, exit_code, header, line_of, markdown, row_of, summary
 from testbed.plants import PLANTS
 
 BUG = PLANTS["mean-of-means"]
@@ -83,6 +83,19 @@ def test_the_table() -> None:
     assert document_of([good, stuck])["rows"][1]["outcome"] == "NOT RUN"
 
 
+def test_how_many_random_schedules_it_takes() -> None:
+    row_found = dataclasses.replace(row("violated", gradient_exactness=("violated", 6)), runs_max=9, runs_to_find=3)
+    hidden, unasked = dataclasses.replace(row_found, runs_to_find=None), dataclasses.replace(row_found, runs_max=0)
+    assert [one.found for one in (row_found, hidden, unasked)] == ["3", "not in 9", ""]
+    assert "under random schedules: 2 looked for, 1 not found; median runs to find: 3" in summary([row_found, hidden])
+    assert document_of([row_found, hidden])["median_runs_to_find"] == 3
+    head, line, one, *_ = markdown([row_found, hidden])
+    assert head.startswith("| bug |")
+    assert set(line) <= set("| -")
+    cells = "gradient exactness | clean, ring | caught: step 6, worker-2 | 3 |"
+    assert one == f"| `mean-of-means` | {BUG.what} | {cells}"
+
+
 def test_a_changed_row_says_what_it_is() -> None:
     stuck = dataclasses.replace(row("violated", gradient_exactness=("violated", 6)), trouble="no port")
     assert stuck.outcome == "NOT RUN"
@@ -96,6 +109,16 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out.splitlines()
     assert len(out) == 1 + 4 + 1
     assert out[-1] == "2 planted bugs in 4 runs: every one is caught as it should be."
+
+
+def test_the_command_looks_under_random_schedules_too(capsys: pytest.CaptureFixture[str]) -> None:
+    only = ["--only", "one-ulp", "--only", "history-tail-cut", "--only", "resumed-without-velocity"]
+    assert run_command(["mutations", *only, "--runs-to-find", "4", "--markdown"]) == 0
+    told = capsys.readouterr()
+    rows = [line.split(" | ") for line in told.out.splitlines()[2:]]
+    assert [cells[0] for cells in rows] == ["| `one-ulp`", "| `history-tail-cut`", "| `resumed-without-velocity`"]
+    assert all(cells[-1] in ("1 |", "2 |", "3 |", "4 |") for cells in rows)
+    assert "3 looked for, 0 not found" in told.err
 
 
 def test_the_command_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands.mutations import run_planted
+from testbed.finding import run_planted
 from testbed.mutations import row_of
 from testbed.plants import PLANTS
 
@@ -33,5 +33,6 @@ SERVER = (
 @pytest.mark.parametrize(("name", "strategy"), [(name, "ring") for name in RING] + [(name, "ps") for name in SERVER])
 def test_caught(name: str, strategy: str, tmp_path: Path) -> None:
     plant = PLANTS[name]
-    row = row_of(plant, "local", strategy, 0.0, run_planted(plant, "local", strategy, tmp_path / "run"))
+    document = run_planted(plant, plant.scenario_argument, "local", strategy, tmp_path)
+    row = row_of(plant, "local", strategy, 0.0, document)
     assert row.caught, f"{row.verdict}; {row.said}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.judge import DATA_PARALLEL
-from testbed.commands.mutations import run_planted
+from testbed.finding import run_planted
 from testbed.mutations import row_of
 from testbed.plants import PLANTS, Plant
 
@@ -18,7 +18,7 @@ CASES = [pytest.param(plant, way, id=f"{plant.name}-{way}") for plant in BUGS fo
 
 @pytest.mark.parametrize(("plant", "strategy"), CASES)
 def test_caught(plant: Plant, strategy: str, tmp_path: Path) -> None:
-    row = row_of(plant, "sim", strategy, 0.0, run_planted(plant, "sim", strategy, tmp_path / "run"))
+    row = row_of(plant, "sim", strategy, 0.0, run_planted(plant, plant.scenario_argument, "sim", strategy, tmp_path))
     assert row.caught, f"{row.verdict}; {row.said}"
 
 

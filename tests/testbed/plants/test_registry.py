@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from services.roles.worker import Worker
 from testbed.plants import PLANTS, planted
-from testbed.plants.registry import memory
+from testbed.plants.registry import UNKNOWN, memory
 from training.errors import ConfigurationError
 
 
@@ -49,3 +51,12 @@ def test_what_a_bug_remembers_goes_with_its_role() -> None:
     memory(first)["seen"] = 3
     assert memory(first) == {"seen": 3}
     assert memory(second) == {}
+
+
+def test_the_page_names_every_bug_what_it_does_and_who_must_catch_it() -> None:
+    """PLANTED_BUGS.md says how to make its table anew."""
+    text = (Path(__file__).parents[3] / "PLANTED_BUGS.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    told = {cells[0].strip("`"): (cells[1], cells[2]) for cells in rows}
+    assert told == {name: (bug.what, bug.invariant or UNKNOWN) for name, bug in PLANTS.items()}
+    assert all(cells[4].startswith(("caught", "unknown as it should")) for cells in rows)

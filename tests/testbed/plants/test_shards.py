@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands.mutations import run_planted
+from testbed.finding import run_planted
 from testbed.mutations import row_of
 from testbed.plants import PLANTS
 
@@ -21,6 +21,6 @@ def test_there_are_at_least_fifteen() -> None:
 
 @pytest.mark.parametrize("name", SHARDED)
 def test_it_is_caught(name: str, tmp_path: Path) -> None:
-    document = run_planted(PLANTS[name], "sim", "shards", tmp_path / "run")
+    document = run_planted(PLANTS[name], PLANTS[name].scenario_argument, "sim", "shards", tmp_path)
     row = row_of(PLANTS[name], "sim", "shards", 0.0, document)
     assert row.caught, (row.said, document["reasons"])
