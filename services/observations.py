@@ -7,7 +7,7 @@ from typing import Any
 
 from services.ledger import Ledger
 from services.lineage import COORDINATOR, Entry, worker_role
-from services.records import Closed, Committed, Died, Opened, Recovered, RolledBack
+from services.records import Closed, Committed, Died, Opened, Recovered, Refused, RolledBack
 
 LOST = "in-flight gradient lost"
 LEFT_OUT = "straggler left out"
@@ -17,6 +17,8 @@ SKIPPED = "step skipped"
 BACK = "rolled back"
 CAME_BACK = "coordinator came back"
 NOT_REACHED = "fault not reached"
+BROKE = "message against the contract refused"
+LIES = ("contract", "conflict", "digest", "claimed", "not a contributor")  # no honest member is refused for these
 
 
 @dataclass(slots=True)
@@ -28,9 +30,9 @@ class _Seen:
 
 
 class Observations:
-    """Fed the coordinator's facts, repeated ones excepted."""
+    """Fed the coordinator's facts, repeated ones excepted, and everybody's refusals."""
 
-    watches = (Opened, Closed, Committed, Died, RolledBack, Recovered)
+    watches = (Opened, Closed, Committed, Died, Refused, RolledBack, Recovered)
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -59,6 +61,10 @@ class Observations:
                 self._died.add(died.worker)
             case Committed() as committed:
                 self._on_committed(committed)
+            case Refused() as refused:
+                if refused.reason in LIES:
+                    what = f"{entry.source} refused its {refused.what}: {refused.reason}"
+                    self.add(BROKE, refused.step, refused.source, what)
             case RolledBack() as back:
                 self.add(BACK, back.to_step, COORDINATOR, f"to {back.name}: {back.reason}")
             case Recovered() as recovered:

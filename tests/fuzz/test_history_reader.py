@@ -30,8 +30,8 @@ from tests.services.honest_run import HonestRun, Plan, encoded
 from training.disk import LossyDisk, WriteFile
 
 EXAMPLES = 150
-EXAMPLES_OF_FOLDERS = 60
-WARM_UP = 30
+EXAMPLES_OF_FOLDERS = 40
+WARM_UP = 20
 SECONDS_MAX = 10.0  # of one example; the usual one takes some hundredths
 PEAK_MIB_MAX = 64.0
 GROWTH_MIB_MAX = 3.0

@@ -16,6 +16,7 @@ from services.invariants.base import Invariant
 from services.judge import DATA_PARALLEL, Judge, broken_document
 from services.lineage import Entry, worker_role
 from services.records import (
+    Committed,
     Contributed,
     Died,
     Ended,
@@ -265,3 +266,20 @@ def test_only_the_coordinator_decides() -> None:
     run = HonestRun()
     run.insert_before(Opened, {"step": 4}, "worker-1", Died(2, 2, "link broken", 3))
     assert_unknown(run, "worker-1 told Died")
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("conflict", True), ("contract", True), ("late", False), ("duplicate", False)]
+)
+def test_who_was_refused_for_what_no_honest_member_says_is_observed_by_name(reason: str, told: bool) -> None:
+    run = HonestRun()
+    for _ in range(2):
+        refused = Refused("Offer", "worker-3", 3, 1, 2, reason, 1)
+        run.insert_before(Committed, {"step": 2}, "coordinator", refused)
+    document = run.judge()
+    assert document["verdict"] == "pass", document["reasons"]
+    kind = "message against the contract refused"
+    seen = [entry for entry in document["observations"] if entry["kind"] == kind]
+    what = f"coordinator refused its Offer: {reason}"
+    expected = {"kind": kind, "count": 2, "first_step": 2, "role": "worker-3", "what": what}
+    assert seen == ([expected] if told else [])
