@@ -103,6 +103,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return ExitCode.PASS
     except OSError as error:
         return _complain(str(error), ExitCode.ENVIRONMENT)
+    except MemoryError as error:
+        return _complain(f"not enough memory: {error or 'Python has none left'}", ExitCode.ENVIRONMENT)
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", ExitCode.INTERRUPTED)
     return int(code or 0)

@@ -11,6 +11,7 @@ import json
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, get_args
 
 from chaos.scenario import DatasetFacts, Overrides, Scenario, checked, override, to_run_config, to_shard_config
@@ -151,6 +152,8 @@ def _tokens_setup(request: RunRequest, scenario: Scenario) -> TokensSetup | None
     """--text FILE, or --data sample or synthetic of a layer-sharded scenario."""
     training = scenario.training
     if request.text is not None:
+        if request.data is not None:
+            raise ConfigurationError("--text and --data both say what is trained on; give one of them")
         kept = training.tokens if isinstance(training, ShardTrainingSetup) else TokensSetup()
         return kept.model_copy(update={"kind": "text", "path": request.text})
     if request.data is None or not isinstance(training, ShardTrainingSetup):
@@ -223,10 +226,18 @@ def corpus_of(scenario: Scenario) -> Corpus:
     if tokens.kind != "text":
         return load_corpus(tokens.spec())
     try:
-        content = Path(tokens.path).read_bytes()
+        content = _regular(Path(tokens.path)).read_bytes()
     except OSError as error:
         raise ConfigurationError(f"cannot read the text {tokens.path}: {error.strerror or error}") from error
     return load_corpus(tokens.spec(), Path(tokens.path).name, content)
+
+
+def _regular(path: Path) -> Path:
+    """The path, unless reading it might have no end (a pipe, a device). Raises OSError or ConfigurationError."""
+    mode = path.stat().st_mode
+    if not (S_ISREG(mode) or S_ISDIR(mode)):  # a folder has a complaint of its own
+        raise ConfigurationError(f"{path} is a pipe or a device; give a file")
+    return path
 
 
 def _require_data(data: bytes, config: AnyRunConfig) -> None:

@@ -23,12 +23,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def experiments(
-    engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
+    engine: Annotated[str, typer.Option(help="Where the roles live: sim, local or containers.")] = "sim",
     only: Annotated[list[str] | None, typer.Option(metavar="ROW", help="Name of a row; may be repeated.")] = None,
     seed: Annotated[
-        list[int] | None, typer.Option(help="Another seed than the baseline's; repeated: what several say together.")
+        list[int] | None,
+        typer.Option(
+            min=0, max=2**63 - 1, help="Another seed than the baseline's; repeated: what several say together."
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Fewer steps than the baseline; for a quick look.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Fewer steps than the baseline; for a quick look.")
+    ] = None,
     diagnostic: Annotated[
         bool, typer.Option("--diagnostic", help="Measure error feedback, which is unsupported.")
     ] = False,
@@ -47,6 +52,7 @@ def experiments(
     from testbed.experiments.matrix import read_matrix
     from testbed.run_folder import runs_home
 
+    _require_engine(engine)
     found = experiments_folder(folder)
     committed, matrix = _shortened(read_committed(found), steps), read_matrix(found)
     if diagnostic:
@@ -54,15 +60,25 @@ def experiments(
         typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(_diagnostic_lines(document)))
         return
     home = out or runs_home() / f"experiments-{engine}"
-    documents = {
-        one: _run(
-            _seeded(committed, one), matrix, only or [], _Runner(_home(home, one, seed), engine, keep, in_process)
-        )
-        for one in seed or [committed.baseline.config.seed]
-    }
+    documents = {}
+    for one in seed or [committed.baseline.config.seed]:
+        runner = _Runner(_home(home, one, seed), engine, keep, in_process)
+        try:
+            documents[one] = _run(_seeded(committed, one), matrix, only or [], runner)
+        except KeyboardInterrupt:
+            _say(f"interrupted; rows that are done are in {home}, and the same command goes on from there")
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
     document, lines = _told(documents, home)
     typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(lines))
     raise typer.Exit(max(one["exit_code"] for one in documents.values()))
+
+
+def _require_engine(name: str) -> None:
+    from testbed.engines import engine_named
+    from training.errors import ConfigurationError
+
+    if engine_named(name).name == "lan":
+        raise ConfigurationError("experiments run on sim, local or containers; a row on several hosts has its own plan")
 
 
 def _home(home: Path, seed: int, asked: list[int] | None) -> Path:
@@ -96,7 +112,6 @@ class _Runner:
         from testbed.experiments.one_process import IN_PROCESS
         from testbed.experiments.rows import RowRunner
 
-        home.mkdir(parents=True, exist_ok=True)
         self.rows = RowRunner(home, IN_PROCESS if in_process else engine, keep)
         self._in_process = in_process
 
@@ -143,6 +158,7 @@ def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner)
     from testbed.run_folder import write_json
 
     wanted, left_out = runner.able(matrix, only, committed)
+    runner.rows.home.mkdir(parents=True, exist_ok=True)
     with one_blas_thread():
         measured = central.document_of(committed, central.measure(committed))
     _say(f"baseline: evaluation loss {measured['final_eval_loss']!r} after {measured['steps']} steps")

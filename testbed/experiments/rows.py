@@ -51,7 +51,7 @@ class RowRunner:
         if folder.exists():
             shutil.rmtree(folder)  # of an earlier, interrupted attempt at this very row
         result = testbed.run(scenario, self.engine, out=folder, progress=sink())
-        row = {"name": name, "digest": digest, **{key: result.document.get(key) for key in KEPT}}
+        row = _as_read({"name": name, "digest": digest, **{key: result.document.get(key) for key in KEPT}})
         row["run_dir"] = str(folder)
         if result.passed and not self.keep:
             shutil.rmtree(folder)
@@ -81,6 +81,11 @@ class RowRunner:
     def _digest(self, scenario: Scenario) -> str:
         parts = [scenario.model_dump(mode="json"), self.engine, fingerprint(), versions()]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _as_read(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as it comes out of its file, so that one that was run now equals one that was kept (tuples are lists)."""
+    return dict(json.loads(json.dumps(row)))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,11 @@ def test_a_text_that_is_too_short_is_refused(
     [
         (("shards-clean", "--text", "nowhere.txt"), "cannot read the text nowhere.txt"),
         (("clean", "--text", "nowhere.txt"), "data-parallel training has no tokens of that form"),
+        (("shards-clean", "--text", "/dev/zero"), "/dev/zero is a pipe or a device; give a file"),
+        (
+            ("shards-clean", "--text", "mine.txt", "--data", "synthetic"),
+            "--text and --data both say what is trained on",
+        ),
         (("shards-clean", "--data", "digits"), "--data 'digits' is neither sample nor synthetic"),
         (("shards-clean", "--model", "mlp"), "layer-sharded training has no model of that form"),
         (("shards-clean", "--strategy", "ring"), "scenario shards-clean is for strategy shards, not ring"),
@@ -129,6 +135,18 @@ def test_options_that_do_not_fit_are_refused(
     arguments: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told in complaint(tmp_path, capsys, *arguments)
+
+
+def test_a_pipe_for_a_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    told = complaint(tmp_path, capsys, "shards-clean", "--text", str(tmp_path / "pipe"))
+    assert "is a pipe or a device; give a file" in told
+
+
+def test_a_batch_beyond_the_memory_is_no_violation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch = str(10**13)  # more than a process can address
+    assert run_command(["run", "shards-clean", "--batch", batch, "--out", str(tmp_path / "run")]) == 3
+    assert "gradstorm: not enough memory: " in capsys.readouterr().err
 
 
 def test_a_users_text_and_a_synthetic_language_are_trained_on(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,30 @@ def test_control_and_delay_equal_the_baseline_and_nothing_is_run_twice(
     assert (tmp_path / "x" / "summary.csv").read_text() == csv_of(again)
 
 
+def test_a_row_that_was_kept_is_compared_with_one_that_is_run_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = experiments(tmp_path / "x", capsys, "--only", "control")
+    assert code == 0, said
+    code, document, said = experiments(tmp_path / "x", capsys, "--only", "control", "--only", "delay-1ms")
+    assert said.count("(kept from before)") == 1
+    assert (code, {item["claim"]: item["holds"] for item in document["findings"]}) == (
+        0,
+        {"control equals the baseline digit for digit": True, "delay-1ms: curve identical to the control": True},
+    )
+
+
+def test_interrupted_it_says_that_the_same_command_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "testbed.cli", "experiments", "--only", "control", "--out", str(tmp_path / "x")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("baseline: ")
+        process.terminate()  # as Ctrl-C does, even where the test runner's shell lets its children ignore that
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert said.startswith("interrupted; rows that are done are in ")
+
+
 def test_a_row_alone_is_measured_against_the_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, document, _ = experiments(tmp_path / "x", capsys, "--only", "top50-6bit")
     (row,) = document["rows"]
@@ -96,6 +122,41 @@ def test_a_row_that_cannot_be_run_here_is_left_out_aloud(folder: Path, capsys: p
 def test_an_unknown_row_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, said = experiments(tmp_path / "x", capsys, "--only", "top50-6bits")
     assert (code, said) == (2, "gradstorm: no experiment is called 'top50-6bits'; did you mean 'top50-6bit'?\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--steps", "0"), "Invalid value for '--steps'"),
+        (("--seed", "-1"), "Invalid value for '--seed'"),
+        (("--seed", str(2**63)), "Invalid value for '--seed'"),
+        (("--engine", "lan"), "experiments run on sim, local or containers"),
+        (("--engine", "cloud"), "no engine 'cloud'"),
+        (("--only", "measured-latency"), "row measured-latency needs 5 steps"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_leaves_nothing(
+    arguments: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, document, said = experiments(tmp_path / "x", capsys, *arguments)
+    assert (code, document) == (2, {})
+    assert told in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.containers
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_row_in_containers_has_the_digits_of_the_simulator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = ["--only", "top50-6bit-decay-1ms"]
+    code, sim, _ = experiments(tmp_path / "sim", capsys, *row)
+    assert code == 0
+    code, document, said = experiments(tmp_path / "containers", capsys, *row, "--engine", "containers")
+    assert (code, document["engine"]) == (0, "containers"), said
+    for key in ("verdict", "params_sha256", "evaluation_curve", "payload_bytes", "ages", "delta_to_baseline"):
+        assert document["rows"][0][key] == sim["rows"][0][key], key
 
 
 def test_findings_say_what_does_not_hold() -> None:
