@@ -48,6 +48,12 @@ class HandDriver(Driver):
         self._paced = 0  # the step whose hold was armed last
         self._resting = False
         self._injected = 0
+        self._coming: set[str] = set()  # started by `heal`, and not heard of yet
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Who is of the first cast and not there: dead, or on its way."""
+        return tuple(role for role in self._first_cast if role not in self._board.running)
 
     # ------------------------------------------------------------ what a person does
 
@@ -64,9 +70,10 @@ class HandDriver(Driver):
         """Take off what is on, and start whom faults have left dead."""
         self._board.now_ms = max(now_ms, self._board.now_ms)
         actions = [action for act in self._unsettled() for action in _taken_off(act)]
-        dead = [role for role in self._first_cast if role not in self._board.running]
-        coming = {action.role for action in actions if isinstance(action, Launch)}
-        return actions + [Launch(role) for role in dead if role not in coming and not self._comes_back(role)]
+        coming = self._coming | {action.role for action in actions if isinstance(action, Launch)}
+        dead = [role for role in self.absent if role not in coming and not self._comes_back(role)]
+        self._coming.update(dead)
+        return actions + [Launch(role) for role in dead]
 
     def rest(self) -> list[Action]:
         """Open no further step until `go_on`."""
@@ -100,11 +107,13 @@ class HandDriver(Driver):
         return super()._handle(event)
 
     def _launched(self, role: str, launch: int) -> list[Action]:
+        self._coming.discard(role)
         if role == COORDINATOR:
             self._stands_at, self._paced = "", 0
         return super()._launched(role, launch)
 
     def _exited(self, role: str, launch: int, exit_code: int) -> list[Action]:
+        self._coming.discard(role)
         if role in (COORDINATOR, VERIFIER) or role in self._board.killed_by:
             return super()._exited(role, launch, exit_code)
         if self._board.running.get(role) == launch:

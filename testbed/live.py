@@ -24,7 +24,6 @@ _REFRESH_PER_S = 8
 _NOTES_SHOWN = 6
 _SO_FAR = {"unknown": "open"}  # while the run goes on: nothing was checked yet, or not everything
 _STYLES = {"pass": "green", "violated": "bold red", "unknown": "yellow", "acting": "red", "armed": "cyan"}
-_NO_WAIT: tuple[tuple[str, tuple[str, ...]], float] = ("", ()), 0.0  # (what, missing), when it is said again
 
 
 class PlainLines:
@@ -35,7 +34,6 @@ class PlainLines:
         self._stream = stream
         self._clock = clock
         self._began = self._last_step_line = clock()
-        self._last_wait = _NO_WAIT
 
     def __enter__(self) -> PlainLines:
         return self
@@ -52,7 +50,6 @@ class PlainLines:
 
     def fact(self, role: str, fact: Fact) -> None:
         self._state.fact(role, fact)
-        self._last_wait = _NO_WAIT
         line = describe(role, fact, self._state.sharded)
         if line:
             self._say(line)
@@ -73,10 +70,8 @@ class PlainLines:
 
     def waiting(self, what: str, missing: tuple[str, ...], since_s: float, deadline_s: float) -> None:
         self._state.waiting(what, missing, since_s, deadline_s)
-        wait, again_s = self._last_wait
-        if wait != (what, missing) or since_s >= again_s:
-            self._last_wait = (what, missing), 2.0 * since_s  # the longer it lasts, the rarer it is said
-            self._say(str(self._state.waits_for))
+        if line := self._state.wait_line():
+            self._say(line)
 
     def _say(self, line: str) -> None:
         self._stream.write(f"[{self._clock() - self._began:7.2f} s] {line}\n")

@@ -80,6 +80,8 @@ class RunState:
     verdicts: dict[str, str] = field(default_factory=dict)
     last_note: str = ""
     waits_for: Waiting | None = None
+    _wait_said: tuple[str, tuple[str, ...]] = ("", ())
+    _wait_again_s: float = 0.0
 
     def role(self, role: str, launch: int, state: str) -> None:
         """Remember it."""
@@ -98,9 +100,17 @@ class RunState:
         """Remember it until the next fact."""
         self.waits_for = Waiting(what, missing, since_s, deadline_s)
 
+    def wait_line(self) -> str:
+        """How the wait that goes on reads, if it is to be said now: the longer it lasts, the rarer that is."""
+        wait = self.waits_for
+        if wait is None or (self._wait_said == (wait.what, wait.missing) and wait.since_s < self._wait_again_s):
+            return ""
+        self._wait_said, self._wait_again_s = (wait.what, wait.missing), 2.0 * wait.since_s
+        return str(wait)
+
     def fact(self, role: str, fact: Fact) -> None:
         """Take what concerns the picture from a fact."""
-        self.waits_for = None
+        self.waits_for, self._wait_said = None, ("", ())
         match fact:
             case Committed():
                 self.step, self.generation = fact.step, fact.generation

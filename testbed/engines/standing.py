@@ -174,18 +174,15 @@ class StandingRun(LocalRun):
         return {"fault": name, "state": self._hand.state_of(name), "acted": acted, "told": told}
 
     async def _heal(self) -> Answer:
-        before, cast = self._hand.active_faults, set(first_cast(self._plan))
-        dead = sorted(cast - set(self._roles.running()))
+        before, dead = self._hand.active_faults, sorted(self._hand.absent)
         await self._by_hand(lambda: self._hand.heal(self._now_ms()))
-        healed = await self._until_seen(
-            lambda: not self._hand.active_faults and cast <= set(self._roles.running()), _HEALED_S
-        )
+        healed = await self._until_seen(lambda: not (self._hand.active_faults or self._hand.absent), _HEALED_S)
         return {
             "healed": healed,
             "were_active": list(before),
             "were_dead": dead,
             "active": list(self._hand.active_faults),
-            "dead": sorted(cast - set(self._roles.running())),
+            "dead": sorted(self._hand.absent),
         }
 
     def _status(self) -> Answer:

@@ -11,7 +11,9 @@ import json
 import os
 import signal
 import sys
+import traceback
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from testbed.environment import limit_blas_threads
@@ -19,6 +21,8 @@ from testbed.environment import limit_blas_threads
 limit_blas_threads()
 
 from testbed.exit_codes import ExitCode  # noqa: E402 - numpy loads below, not before
+
+CRASH = "driver.crash.log"  # in the run folder's logs
 
 
 def main(request: dict[str, Any]) -> int:
@@ -28,6 +32,7 @@ def main(request: dict[str, Any]) -> int:
     from training.errors import GradstormError
 
     told = _Told()
+    logs: Path | None = None
 
     def up(standing: Standing) -> None:
         told.tell({"up": asdict(standing)})
@@ -38,6 +43,7 @@ def main(request: dict[str, Any]) -> int:
 
         prepared, picture = prepare_standing(request, told.tell, up)
         told.tell({"folder": str(prepared.folder_path), "run_id": prepared.plan.config.run_id})
+        logs = prepared.folder_path / "logs"
         carry_out(prepared, picture)
     except GradstormError as error:
         return told.failed(str(error), _code_of(error))
@@ -45,6 +51,11 @@ def main(request: dict[str, Any]) -> int:
         return told.failed(str(error), ExitCode.ENVIRONMENT)
     except KeyboardInterrupt:
         return told.failed("interrupted; nothing is left", ExitCode.INTERRUPTED)
+    except Exception as error:
+        if logs is not None and logs.is_dir():  # nobody reads what we write to stderr any more
+            (logs / CRASH).write_text(traceback.format_exc(), encoding="utf-8")
+        told.failed(f"an error of Gradstorm's own: {error!r}", ExitCode.ENVIRONMENT)
+        raise
     return int(ExitCode.PASS)
 
 

@@ -30,7 +30,8 @@ class Picture(RunState):
 
     def waiting(self, what: str, missing: tuple[str, ...], since_s: float, deadline_s: float) -> None:
         super().waiting(what, missing, since_s, deadline_s)
-        self._tell({"waiting": str(self.waits_for)})
+        if line := self.wait_line():
+            self._tell({"waiting": line})
 
     def fact(self, role: str, fact: Fact) -> None:
         super().fact(role, fact)

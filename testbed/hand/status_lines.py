@@ -8,6 +8,7 @@ from typing import Any
 
 from services.events import VERIFIER
 from testbed.hand.control import Answer, Standing
+from training.errors import ConfigurationError
 
 _LATE_MS = 20.0  # a link that is slower than this is shown by itself
 
@@ -52,8 +53,12 @@ def heal_line(answer: Answer) -> str:
 
 
 def log_lines(folder: Path, role: str, count: int) -> Iterator[str]:
-    """The end of each log, with its name before it."""
-    for path in sorted((folder / "logs").glob("*.log")):
+    """The end of each log, with its name before it. Raises ConfigurationError for a role that has none."""
+    paths = sorted((folder / "logs").glob("*.log"))
+    roles = sorted({path.name.partition(".")[0] for path in paths})
+    if role and role not in roles:
+        raise ConfigurationError(f"no log of {role!r}; there are those of {', '.join(roles)}")
+    for path in paths:
         if role in ("", path.name.partition(".")[0]):
             yield f"== {path.name}"
             yield from path.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]

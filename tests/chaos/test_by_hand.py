@@ -96,6 +96,19 @@ def test_who_was_killed_stays_out_until_healed(driver: HandDriver) -> None:
     assert driver.heal(30.0) == [Launch("worker-2")]
 
 
+def test_healed_again_while_it_is_on_its_way_it_is_not_started_twice(driver: HandDriver) -> None:
+    driver.inject(10.0, hand_fault(("w2", "kill"), ROLES))
+    driver.handle(20.0, RoleExited("worker-2", 1, 137))
+    assert driver.heal(30.0) == [Launch("worker-2")]
+    assert driver.absent == ("worker-2",)
+    assert driver.heal(40.0) == []
+    driver.handle(50.0, RoleExited("worker-2", 2, 1))  # it did not come up
+    assert driver.heal(60.0) == [Launch("worker-2")]
+    driver.handle(70.0, RoleLaunched("worker-2", 3))
+    assert driver.absent == ()
+    assert driver.heal(80.0) == []
+
+
 def test_a_pause_lasts_until_healed(driver: HandDriver) -> None:
     _, actions = driver.inject(10.0, hand_fault(("w1", "pause"), ROLES))
     assert Suspend("worker-1") in actions
