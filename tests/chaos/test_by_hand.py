@@ -105,7 +105,7 @@ def test_healed_again_while_it_is_on_its_way_it_is_not_started_twice(driver: Han
     driver.handle(50.0, RoleExited("worker-2", 2, 1))  # it did not come up
     assert driver.heal(60.0) == [Launch("worker-2")]
     driver.handle(70.0, RoleLaunched("worker-2", 3))
-    assert driver.absent == ()
+    assert not driver.absent
     assert driver.heal(80.0) == []
 
 
