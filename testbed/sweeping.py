@@ -17,10 +17,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,15 @@ class Pool:
     executor: ProcessPoolExecutor
     processes: int
 
+    def submit(self, plan: SweepPlan, number: int) -> Future[Outcome]:
+        """Hand a run out. Whatever process starts for it never sees Ctrl-C or a closed terminal: those are ours."""
+        resource_tracker.ensure_running()  # once it runs, starting a process leaves the mask alone
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+        try:
+            return self.executor.submit(_run_number, plan, number)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 
 @contextlib.contextmanager
 def pool_of(processes: int) -> Iterator[Pool | None]:
@@ -195,8 +205,7 @@ def pool_of(processes: int) -> Iterator[Pool | None]:
 
 
 def _live_with_the_parent() -> None:
-    """In a process of the pool: Ctrl-C is the parent's to handle, and its death, however sudden, is ours too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In a process of the pool: the parent's death, however sudden, is ours too."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -212,13 +221,16 @@ def sweep(plan: SweepPlan, pool: Pool | None = None) -> Iterator[Outcome]:
     if pool is None or plan.engine != "sim":
         yield from (_run_number(plan, number) for number in range(plan.runs))
         return
-    submit, numbers = pool.executor.submit, iter(range(plan.runs))
-    due = [submit(_run_number, plan, number) for number in islice(numbers, pool.processes * WINDOW_PER_PROCESS)]
+    numbers = iter(range(plan.runs))
+    due = [pool.submit(plan, number) for number in islice(numbers, pool.processes * WINDOW_PER_PROCESS)]
     try:
         while due:
             outcome = due.pop(0).result()
-            due += [submit(_run_number, plan, number) for number in islice(numbers, 1)]
+            due += [pool.submit(plan, number) for number in islice(numbers, 1)]
             yield outcome
+    except BrokenProcessPool:
+        due.clear()  # the pool itself ends them; it cannot bear one that was cancelled meanwhile
+        raise
     finally:
         for future in due:
             future.cancel()  # whoever asked has seen enough

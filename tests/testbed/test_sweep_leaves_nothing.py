@@ -21,6 +21,11 @@ def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
     return [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
+def importing(process: psutil.Process) -> bool:
+    """Python runs there, and has begun to load what a simulated run needs; all of it takes longer."""
+    return process.cpu_times().user > 0.15
+
+
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
 def test_nothing_is_left(how: signal.Signals, code: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "testbed.cli", "sweep", "--runs", "2000", "--jobs", "2"]
@@ -42,3 +47,25 @@ def test_nothing_is_left(how: signal.Signals, code: int, tmp_path: Path) -> None
         finally:
             driver.kill()
     assert "Traceback" not in (tmp_path / "err").read_text()
+
+
+def test_ctrl_c_while_the_processes_start_is_quiet(tmp_path: Path) -> None:
+    """A terminal sends it to the whole group, and processes that start have not yet said what they do with it."""
+    command = [sys.executable, "-m", "testbed.cli", "sweep", "--runs", "50", "--jobs", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADSTORM_HOME": str(tmp_path)}
+    with (
+        (tmp_path / "err").open("w") as err,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
+        ) as driver,
+    ):
+        here = psutil.Process(driver.pid)
+        try:
+            assert wait_until(lambda: sum(importing(one) for one in here.children()) >= 2, 90.0)
+            pool = here.children()
+            os.killpg(driver.pid, signal.SIGINT)
+            assert driver.wait(30.0) == 130
+            assert wait_until(lambda: not alive(pool), 5.0), alive(pool)
+        finally:
+            driver.kill()
+    assert (tmp_path / "err").read_text() == ""

@@ -222,3 +222,12 @@ def test_the_diagnostic_is_marked_unsupported(folder: Path, capsys: pytest.Captu
     assert [row["name"] for row in rows] == ["top25-8bit-error-feedback", "top10-4bit-error-feedback"]
     assert all(row["supported"] is False and row["why"] == WHY_UNSUPPORTED for row in rows)
     assert all(row["delta_to_no_feedback"] != 0.0 for row in rows)
+
+
+@pytest.mark.parametrize("option", [("--steps", "0"), ("--steps", "-3"), ("--seed", "-1")])
+def test_numbers_that_cannot_be_are_refused_in_a_line(
+    option: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_command(["experiments", "--out", str(tmp_path / "x"), *option])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert (code, option[0] in line, (tmp_path / "x").exists()) == (2, True, False)
