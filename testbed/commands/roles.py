@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -47,11 +48,24 @@ def _waiting(kind: str) -> Callable[..., None]:
         from testbed.lan.host import HostSettings
         from testbed.run_folder import runs_home
 
+        _require(listen, cut)
         claim = Claim(_role(kind, number), cut, model, run_id, version())
         token = os.environ.get("GRADSTORM_TOKEN", "")
         _run(HostSettings(claim, token, listen, role_port, home or runs_home() / "hosts", patience_s))
 
     return wait
+
+
+def _require(listen: str, cut: str) -> None:
+    from testbed.lan.settings import is_address
+    from training.errors import ConfigurationError
+
+    if not is_address(
+        listen, least_port=0
+    ):  # gRPC would take 443 where a port is missing, and another for one too high
+        raise ConfigurationError(f"--listen {listen!r} is not HOST:PORT; an IPv6 host stands in brackets: [::1]:7070")
+    if cut and not re.fullmatch(r"[0-9]+:[0-9]+/[0-9]+", cut):
+        raise ConfigurationError(f"--cut {cut!r} is not FIRST:STOP/BLOCKS, as 2:4/6")
 
 
 def _role(kind: str, number: int | None) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from services.any_config import AnyRunConfig
 from services.identity import cut_of, model_sha256
+from testbed.lan.settings import is_address
 from training.errors import ConfigurationError
 
 
@@ -41,6 +42,10 @@ def deal(members: Sequence[str], hosts: Sequence[str], first_port: int) -> tuple
     """Which member listens where. Raises ConfigurationError for hosts that cannot be."""
     if not hosts or any(not host for host in hosts):
         raise ConfigurationError("--hosts needs at least one name or address, with commas between them")
+    if strange := [host for host in hosts if not is_address(f"{host}:1")]:
+        raise ConfigurationError(
+            f"--hosts: {strange[0]!r} is no name or address; an IPv6 one stands in brackets: [::1]"
+        )
     if len(set(hosts)) < len(hosts):
         raise ConfigurationError("--hosts names a host twice; a host takes several members by itself")
     last = first_port + 2 * ((len(members) - 1) // len(hosts)) + 1

@@ -10,7 +10,13 @@ from pathlib import Path
 from chaos.fault_kinds.base import is_member
 from training.errors import ConfigurationError
 
-_ADDRESS = re.compile(r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})$")
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
+
+
+def is_address(text: str, least_port: int = 1) -> bool:
+    """Whether this is HOST:PORT; an IPv6 host stands in brackets."""
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and least_port <= int(found[2]) <= 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +75,7 @@ def _texts(attach: str) -> list[str]:
 
 def _entry(text: str) -> tuple[str, str]:
     role, separator, address = text.rpartition("=")
-    found = _ADDRESS.match(address.strip())
-    if found is None or not 1 <= int(found[2]) <= 65535 or (separator and not role.strip()):
+    if not is_address(address.strip()) or (separator and not role.strip()):
         raise ConfigurationError(f"--attach: {text!r} is neither ROLE=HOST:PORT nor HOST:PORT")
     return role.strip(), address.strip()
 

@@ -174,6 +174,10 @@ def test_single_roles_wait_on_hosts_too(scenario: str, strategy: str, killed: st
     [
         (["coordinator", "--listen", "127.0.0.1:0"], "a host needs the token of the run: set GRADSTORM_TOKEN"),
         (["verifier", "2", "--listen", "127.0.0.1:0"], "only workers and shards have numbers"),
+        (["shard", "2", "--listen", "127.0.0.1"], "--listen '127.0.0.1' is not HOST:PORT"),
+        (["shard", "2", "--listen", "127.0.0.1:99999"], "is not HOST:PORT"),
+        (["shard", "2", "--listen", "::1:7070"], "an IPv6 host stands in brackets"),
+        (["shard", "2", "--listen", "127.0.0.1:0", "--cut", "2-4"], "--cut '2-4' is not FIRST:STOP/BLOCKS"),
         (["shard", "0", "--listen", "127.0.0.1:0"], "only workers and shards have numbers, from 1"),
     ],
 )

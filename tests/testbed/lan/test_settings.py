@@ -75,7 +75,19 @@ def test_members_are_dealt_to_the_hosts_in_turn_each_with_two_ports() -> None:
     ]
 
 
-@pytest.mark.parametrize(("hosts", "port"), [([], 7070), ([""], 7070), (["a", "a"], 7070), (["a"], 65533), (["a"], 0)])
+@pytest.mark.parametrize(
+    ("hosts", "port"),
+    [
+        ([], 7070),
+        ([""], 7070),
+        (["::1"], 7070),
+        (["a\nb"], 7070),
+        (["a b"], 7070),
+        (["a", "a"], 7070),
+        (["a"], 65533),
+        (["a"], 0),
+    ],
+)
 def test_hosts_that_cannot_be_are_refused(hosts: list[str], port: int) -> None:
     with pytest.raises(ConfigurationError):
         deal(MEMBERS, hosts, port)
