@@ -17,6 +17,14 @@ CUTS = [cuts for count in range(6) for cuts in itertools.combinations(range(5), 
 PHASES = ("open", "forward", "backward", "prepare", "prepared", "commit", "committed")
 IMPOSSIBLE = ((1, "backward"), (3, "forward"))  # the first shard hands nothing backward, the last one nothing forward
 ENGINES = ["sim", pytest.param("local", marks=pytest.mark.local)]
+FEW = [(), (2,), (0, 3), (1, 2, 4), (0, 1, 2, 3), (0, 1, 2, 3, 4)]  # one of each number of shards
+EVERYWHERE = [pytest.param(cuts, "sim", id=f"{cuts}-sim") for cuts in CUTS]
+EVERYWHERE += [
+    pytest.param(
+        cuts, "local", id=f"{cuts}-local", marks=[pytest.mark.local, *[pytest.mark.matrix] * (cuts not in FEW)]
+    )
+    for cuts in CUTS
+]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
@@ -28,8 +36,7 @@ def scenario(steps: int, cuts: tuple[int, ...], blocks: int, faults: list[dict[s
     return parse_scenario(yaml.safe_dump(document), "everywhere.yaml")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("cuts", CUTS, ids=str)
+@pytest.mark.parametrize(("cuts", "engine"), EVERYWHERE)
 def test_fifty_steps_of_every_cut_of_four_blocks(cuts: tuple[int, ...], engine: str, tmp_path: Path) -> None:
     wanted = scenario(50, cuts, 4, [])
     require_central(testbed.run(wanted, engine, out=tmp_path / "run").document, wanted)
