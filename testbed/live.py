@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.records import Committed, Fact, ShardsCommitted
-from testbed.run_state import RoleState, RunState, describe
+from testbed.run_state import RoleState, RunState, describe, loss_text
 
 _STEP_LINE_EVERY_S = 2.0
 _REFRESH_PER_S = 8
@@ -123,11 +123,10 @@ class LiveTable:
 
 def step_line(state: RunState) -> str:
     """The run in one line."""
-    loss = "-" if state.loss is None else f"{state.loss:.4f}"
+    loss = loss_text(state.loss)
     if state.sharded:
-        evaluated = "-" if state.evaluation is None else f"{state.evaluation:.4f}"
         head = f"step {state.step}/{state.steps}, generation {state.generation}, loss {loss}"
-        return f"{head}, evaluation loss {evaluated}, {state.members} shards"
+        return f"{head}, evaluation loss {loss_text(state.evaluation)}, {state.members} shards"
     return (
         f"step {state.step}/{state.steps}, generation {state.generation}, loss {loss},"
         f" effective batch {state.effective_batch}, {state.members} members"
@@ -163,8 +162,7 @@ def _role_table(roles: Mapping[str, RoleState]) -> Table:
     for heading in ("role", "state", "launch", "step", "loss"):
         table.add_column(heading, justify="left" if heading in ("role", "state") else "right")
     for name, row in sorted(roles.items()):
-        loss = "" if row.loss is None else f"{row.loss:.4f}"
-        table.add_row(name, row.state, str(row.launch), str(row.step or ""), loss)
+        table.add_row(name, row.state, str(row.launch), str(row.step or ""), loss_text(row.loss, unknown=""))
     return table
 
 

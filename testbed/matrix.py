@@ -24,6 +24,7 @@ from testbed.catalog import all_scenarios, find_scenario
 from testbed.engines import engine_named
 from testbed.engines.base import EngineError
 from testbed.run_folder import RunFolderError
+from testbed.run_lines import first_trouble
 from training.errors import ConfigurationError, GradstormError
 
 CRASHED = "crashed"  # the engine gave up, or broke
@@ -143,7 +144,7 @@ def _simulated_sha256(scenario: Scenario, strategy: AnyStrategy) -> str:
 
 def _broken(document: dict[str, Any]) -> list[str]:
     found = document["invariants"]
-    return [reason for one in found.values() if one["verdict"] != "pass" for reason in one["reasons"]]
+    return [f"{name}: {first_trouble(one)}" for name, one in found.items() if one["verdict"] != "pass"]
 
 
 def _remove(folder: Path) -> None:

@@ -66,8 +66,7 @@ def row_of(
     verdict = str(document["verdict"])
     found = _invariants(document)
     if plant.expected == UNKNOWN:
-        reasons = [*document["reasons"], *(why for entry in found.values() for why in entry.get("reasons", []))]
-        return _with(blank, verdict, verdict == UNKNOWN, "", "; ".join(reasons))
+        return _with(blank, verdict, verdict == UNKNOWN, "", "; ".join(document["reasons"]))
     first = found.get(plant.invariant, {}).get("first_violation")
     if verdict != VIOLATED or not first:
         violated = [name for name, entry in found.items() if entry["verdict"] == VIOLATED]

@@ -121,7 +121,11 @@ def verifier_part(verdict: Mapping[str, Any], unlike: str = "") -> dict[str, Any
     """The verifier's document in the words of ours; zeros and nulls when it never came."""
     gradient = verdict.get("gradient", {})
     return {
-        "reasons": verdict.get("reasons", ["the verifier gave no verdict"]) + ([unlike] if unlike else []),
+        "reasons": [
+            *verdict.get("reasons", ["the verifier gave no verdict"]),
+            *_open(verdict),
+            *filter(None, [unlike]),
+        ],
         "steps_committed": verdict.get("steps_committed", 0),
         "steps_checked": verdict.get("steps_checked", 0),
         "steps_void": verdict.get("steps_void", 0),
@@ -136,6 +140,12 @@ def verifier_part(verdict: Mapping[str, Any], unlike: str = "") -> dict[str, Any
         "samples": verdict.get("samples", {"epochs": 0, "committed": 0, "lost": 0, "repeated": 0}),
         "history": verdict.get("history", {}),
     }
+
+
+def _open(verdict: Mapping[str, Any]) -> list[str]:
+    """Why invariants are not known to hold, where the whole verdict is unknown for want of that."""
+    unknown = [entry for entry in verdict.get("invariants", []) if entry["verdict"] == verdict["verdict"] == "unknown"]
+    return [f"{entry['name']}: {'; '.join(entry['reasons'])}" for entry in unknown]
 
 
 def history_part(folder: RunFolder) -> dict[str, Any]:

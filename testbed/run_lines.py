@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from services.invariants.base import UNKNOWN, VIOLATED
 from testbed.exit_codes import ExitCode
 from testbed.results import RunResult
+from testbed.run_state import loss_text
 
 
 def summary_lines(result: RunResult) -> list[str]:
@@ -51,7 +53,7 @@ def _final(document: Mapping[str, Any]) -> str:
         loss = document["final_eval_loss"]
         told = "loss not finite" if loss is None else f"loss {loss!r}"
         return f"  evaluation  {told} after step {document['final_step']}"
-    loss = "not finite" if document["final_loss"] is None else f"{document['final_loss']:.6f}"
+    loss = loss_text(document["final_loss"], 6, "not finite")
     return f"  held out    loss {loss}, accuracy {document['final_accuracy']:.4f}"
 
 
@@ -102,9 +104,10 @@ def _failure(document: Mapping[str, Any]) -> list[str]:
     """Invariant, first bad step and role, active faults, the run's folder, the replay command."""
     lines = [f"because: {reason}" for reason in document["reasons"]]
     for name, entry in sorted(document["invariants"].items()):
-        if entry["verdict"] != "pass":
-            lines.append(f"{entry['verdict'].upper()}: {name}: {first_trouble(entry)}")
-            lines += _active(document, entry)
+        if entry["verdict"] == VIOLATED:
+            lines += [f"VIOLATED: {name}: {first_trouble(entry)}", *_active(document, entry)]
+        elif entry["verdict"] == UNKNOWN and document["verdict"] == VIOLATED:
+            lines.append(f"UNKNOWN: {name}: {first_trouble(entry)}")  # else it stands among the reasons
     if document["stop_condition"] not in ("", "finished"):
         lines.append(f"STOPPED: {document['stop_condition']} {document['stop_reason']}".rstrip())
     if document["aborted"]:
@@ -137,18 +140,25 @@ def _active(document: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
 def _summary(result: RunResult) -> str:
     """One sentence, and what to open."""
     document = result.document
-    steps = f"{document['steps_checked']} of {document['steps_committed']} steps proved"
+    steps = f"{document['steps_checked']} of {document['steps_committed']} steps"
     opening = f"open {result.folder}/report.html"
     match result.exit_code:
         case ExitCode.PASS:
-            return f"PASS: {steps}, every invariant holds; {opening}."
+            return f"PASS: {steps} proved, every invariant holds; {opening}."
         case ExitCode.VIOLATED:
-            broken = [name for name, entry in document["invariants"].items() if entry["verdict"] == "violated"]
-            return f"VIOLATED: {', '.join(sorted(broken))}; {opening}."
+            return f"VIOLATED: {', '.join(_which(document, VIOLATED))}; {opening}."
         case ExitCode.STOPPED:
-            return f"STOPPED by {document['stop_condition']}, verdict {document['verdict']}, {steps}; {opening}."
+            return (
+                f"STOPPED by {document['stop_condition']}, verdict {document['verdict']}, {steps} checked; {opening}."
+            )
         case _:
-            return f"UNKNOWN: the evidence does not suffice for a verdict, {steps}; {opening}."
+            which = _which(document, UNKNOWN)
+            what = f"it is not known whether {' and '.join(which)} held" if which else "the evidence does not suffice"
+            return f"UNKNOWN: {what}, {steps} checked; {opening}."
+
+
+def _which(document: Mapping[str, Any], verdict: str) -> list[str]:
+    return sorted(name for name, entry in document["invariants"].items() if entry["verdict"] == verdict)
 
 
 def _mark(verdict: str) -> str:

@@ -38,6 +38,8 @@ from services.records import (
     StepApplied,
 )
 
+_PLAIN_BELOW = 1e6  # what is larger than this reads better with an exponent
+
 
 @dataclass(slots=True)
 class RoleState:
@@ -263,3 +265,10 @@ _TELLERS: dict[type[Fact], Callable[[str, Any], str]] = {
     ShardsEvaluated: _evaluated,
     Stale: _stale,
 }
+
+
+def loss_text(loss: float | None, digits: int = 4, unknown: str = "-") -> str:
+    """For people: one of hundreds of digits in the short form."""
+    if loss is None:
+        return unknown
+    return f"{loss:.{digits}f}" if abs(loss) < _PLAIN_BELOW else f"{loss:.6g}"

@@ -145,7 +145,6 @@ def outcome_of(document: dict[str, Any], seed: int, strategy: Strategy, seconds:
     """What a run's document says that a sweep wants to know."""
     found = document["invariants"]
     why = [*document["reasons"], *filter(None, [document["aborted"]])]
-    why += [reason for entry in found.values() for reason in entry["reasons"]]
     verdict = document["verdict"]
     if verdict == "pass" and (document["aborted"] or document["stop_condition"] != "finished"):
         verdict = "unknown"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.engines.base import ProgressSink
     from testbed.lan.settings import LanSettings
     from testbed.results import RunResult
+    from testbed.run_folder import RunFolder
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 _Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; it must not exist.")]
@@ -99,7 +100,7 @@ def replay(
     out: _Out = None,
     as_json: _AsJson = False,
 ) -> None:
-    """Run the same configuration, data, schedule and seed again in the simulator, and compare."""
+    """Run the same configuration, data, schedule and seed again in the simulator, and compare. Exit code 1: also if they differ."""
     from testbed.planning import prepare_replay
     from testbed.run_folder import find_run
 
@@ -127,7 +128,7 @@ def _carry_out(
         typer.echo(json.dumps(document, indent=2, sort_keys=True))
     else:
         typer.echo("\n".join([*report_lines(result), *_compared(document)]))
-    raise typer.Exit(result.exit_code)
+    raise typer.Exit(document["exit_code"])
 
 
 @contextlib.contextmanager
@@ -152,20 +153,42 @@ def _picture(prepared: Any) -> Any:
     return RunState(steps=config.steps, sharded=config.strategy == SHARDS)
 
 
-def _comparison(earlier: Any, result: RunResult) -> dict[str, Any]:
-    """Whether the replay is the earlier run again: its history byte for byte (of the simulator), its parameters."""
-    before = earlier.verdict()
-    same: dict[str, Any] = {"params_sha256": before.get("params_sha256") == result.document["params_sha256"]}
-    if earlier.manifest().get("engine") == "sim":
+def _comparison(earlier: RunFolder, result: RunResult) -> dict[str, Any]:
+    """Whether the replay is the earlier run again: its history byte for byte (of the simulator), its parameters.
+
+    Where they could only differ, they are not compared, and it is said why. What differs outweighs a pass.
+    """
+    before, manifest = earlier.verdict(), earlier.manifest()
+    same: dict[str, bool] = {}
+    why = _incomparable(manifest, before, result.document)
+    if not why:
+        same["params_sha256"] = before["params_sha256"] == result.document["params_sha256"]
+    if before and manifest["engine"] == "sim":
         names = ("history.jsonl", "history.arrays")
         same["history"] = all(_bytes(earlier.path / name) == _bytes(result.folder / name) for name in names)
-    return {"replay_of": str(earlier.path), "same": same}
+    code = result.exit_code if all(same.values()) else ExitCode.VIOLATED
+    return {"replay_of": str(earlier.path), "same": same, "not_compared": why, "exit_code": int(code)}
+
+
+def _incomparable(manifest: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Why the parameters of an earlier run need not be those of its replay; empty when they must be."""
+    if not before:
+        return "that run was interrupted, or goes on: it has no verdict, so there is nothing to compare"
+    if before["params_sha256"] is None or before["final_step"] != after["final_step"]:
+        reached = (f"step {one['final_step']}" if one["final_step"] else "no saved step" for one in (before, after))
+        return "that run ended at {}, the replay at {}, so there is nothing to compare".format(*reached)
+    if manifest["engine"] != "sim" and not manifest["scenario_document"]["fixed"]:
+        return "the scenario follows a clock, so its parameters are others each time"
+    if manifest["numerics"] != after["numerics"]["driver"] or len(before["numerics"]["members"]) > 1:
+        return "that run was computed on machines that round otherwise than this one"
+    return ""
 
 
 def _compared(document: dict[str, Any]) -> list[str]:
     if "same" not in document:
         return []
     words = [f"{what} {'identical' if same else 'DIFFERS'}" for what, same in document["same"].items()]
+    words += [f"parameters not compared: {why}" for why in [document["not_compared"]] if why]
     return [f"Compared with {document['replay_of']}: {', '.join(words)}."]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from services.events import VERIFIER
 from testbed.hand.control import Answer, Standing
+from testbed.run_state import loss_text
 from training.errors import ConfigurationError
 
 _LATE_MS = 20.0  # a link that is slower than this is shown by itself
@@ -15,10 +16,10 @@ _LATE_MS = 20.0  # a link that is slower than this is shown by itself
 
 def status_lines(answer: Answer) -> list[str]:
     """The whole picture."""
-    loss = "-" if answer["loss"] is None else f"{answer['loss']:.4f}"
+    at = f"step {answer['step']}, generation {answer['generation']}"
     lines = [
         f"{answer['run_id']}, up for {answer['up_s']:.0f} s",
-        f"  step {answer['step']}, generation {answer['generation']}, {answer['members']} members, loss {loss}",
+        f"  {at}, {answer['members']} members, loss {loss_text(answer['loss'])}",
     ]
     for role, row in answer["roles"].items():
         step = f"step {row['step']}" if row["step"] else ""

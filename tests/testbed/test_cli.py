@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,40 @@ def test_a_violation_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> N
     assert (code, found["same"]) == (1, {"params_sha256": True, "history": True})
     code, found = document(capsys, "verify", "red")
     assert (code, found["verdict"], found["saved_verdict"]) == (1, "violated", "violated")
+
+
+def test_what_cannot_be_known_says_why_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = command(capsys, "run", "kill-worker", "--lr", "1e300", "--out", "huge")
+    saved = json.loads(Path("huge/verdict.json").read_text())
+    assert (code, saved["verdict"]) == (4, "unknown")
+    assert any(
+        reason.startswith("gradient exactness: step 2: its parameters are so large") for reason in saved["reasons"]
+    )
+    assert out.count("so large that rounding alone") == len(saved["invariants"]["gradient exactness"]["reasons"])
+    last = out.splitlines()[-1]
+    assert last.startswith("UNKNOWN: it is not known whether gradient exactness held, 16 of 16 steps checked; open ")
+    assert re.search(r"loss \d\.\d+e\+\d+, accuracy", out)
+    assert not re.search(r"\d{100}", out + err)
+
+
+def test_a_replay_compares_only_what_can_be_equal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "run", "clean", "--out", "first")[0] == 0
+    verdict = Path("first/verdict.json")
+    saved = json.loads(verdict.read_text())
+    verdict.unlink()  # as an interrupted run leaves it
+    code, out, _ = command(capsys, "replay", "first")
+    assert (code, "no verdict, so there is nothing to compare" in out.splitlines()[-1], "DIFFERS" in out) == (
+        0,
+        True,
+        False,
+    )
+    verdict.write_text(json.dumps(saved | {"final_step": 8}))
+    assert "ended at step 8, the replay at step 16" in command(capsys, "replay", "first")[1]
+    verdict.write_text(json.dumps(saved | {"params_sha256": "0" * 64}))
+    code, out, _ = command(capsys, "replay", "first")
+    assert (code, "params_sha256 DIFFERS, history identical" in out) == (1, True)
+    code, found = document(capsys, "replay", "first")
+    assert (code, found["exit_code"], found["verdict"]) == (1, 1, "pass")
 
 
 def test_what_is_missing_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
