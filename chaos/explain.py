@@ -42,7 +42,7 @@ def explain(error: ErrorDetails, root: type[BaseModel], data: Any) -> Problem:
     context: Mapping[str, Any] = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            return Problem(path, f"unknown key{nearest(str(path[-1]), _keys_at(root, path[:-1], data))}")
+            return Problem(path, f"unknown key{_where_known(path, root, data)}")
         case "union_tag_invalid":
             return Problem((*path, "kind"), _unknown_kind(str(context["tag"])))
         case "literal_error":
@@ -67,6 +67,16 @@ def without_echoes(found: Sequence[Problem]) -> list[Problem]:
 def _misspelt(other: Problem, missing: Problem) -> bool:
     here = missing.text == _WORDS["missing"] and other.path[:-1] == missing.path[:-1]
     return here and bool(missing.path) and f"did you mean {missing.path[-1]!r}?" in other.text
+
+
+def _where_known(path: Path, root: type[BaseModel], data: Any) -> str:
+    """What belongs one level further in, in the training of a scenario, or else the nearest key."""
+    key = str(path[-1])
+    if len(path) == 1 and "training" in root.model_fields:
+        inner = {name for model in _models_in(root.model_fields["training"].annotation) for name in model.model_fields}
+        if key in inner:
+            return "; it belongs under 'training:'"
+    return nearest(key, _keys_at(root, path[:-1], data))
 
 
 def _path(location: tuple[str | int, ...]) -> Path:

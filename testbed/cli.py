@@ -95,7 +95,10 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         code = app(list(arguments), prog_name="gradstorm", standalone_mode=False)
     except TyperException as error:
-        return _complain(f"{_message_of(error)} (see gradstorm --help)", ExitCode.USAGE)
+        message = _message_of(error)
+        if not message:  # a bare command: its help has been printed
+            return ExitCode.USAGE
+        return _complain(f"{message} (see {_command_of(error)} --help)", ExitCode.USAGE)
     except GradstormError as error:
         return _complain(str(error), _code_of(error))
     except BrokenPipeError:
@@ -119,6 +122,10 @@ def _code_of(error: Exception) -> ExitCode:
 def _message_of(error: TyperException) -> str:
     formatted = getattr(error, "format_message", None)
     return str(formatted() if callable(formatted) else error).replace("\n", " ")
+
+
+def _command_of(error: TyperException) -> str:
+    return str(getattr(getattr(error, "ctx", None), "command_path", "gradstorm"))
 
 
 def _complain(message: str, code: ExitCode) -> int:

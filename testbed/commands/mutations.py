@@ -43,6 +43,8 @@ def mutations(
 
     if strategy not in _CHOICES:
         raise ConfigurationError(f"no strategy {strategy!r}; choose one of: {', '.join(_CHOICES)}")
+    if engine not in ("sim", "local"):
+        raise ConfigurationError(f"no mutations on engine {engine!r}; choose sim or local")
     plants = [find_plant(name) for name in only] if only else list(PLANTS.values())
     aside = as_json or as_markdown
     if not aside:

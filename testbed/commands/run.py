@@ -100,7 +100,7 @@ def replay(
     out: _Out = None,
     as_json: _AsJson = False,
 ) -> None:
-    """Run the same configuration, data, schedule and seed again in the simulator, and compare. Exit code 1: also if they differ."""
+    """Run the same configuration, data, schedule and seed in the simulator, and compare: exit code 1 if they differ."""
     from testbed.planning import prepare_replay
     from testbed.run_folder import find_run
 

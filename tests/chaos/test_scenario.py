@@ -244,3 +244,14 @@ def test_the_published_schema_is_fresh() -> None:
     if REWRITE:
         path.write_text(scenario_schema_text(), encoding="utf-8")
     assert path.read_text(encoding="utf-8") == scenario_schema_text(), "GRADSTORM_REWRITE_GOLDEN=1 writes it anew"
+
+
+def test_what_belongs_under_training_is_said_to() -> None:
+    text = "name: x\ntitle: y\nsteps: 30\nclean_step: 4\nshards: 3\n"
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(text, "mine.yaml")
+    assert caught.value.complaints == (
+        "mine.yaml:3: steps: unknown key; it belongs under 'training:'",
+        "mine.yaml:4: clean_step: unknown key; did you mean 'clean_steps'?",
+        "mine.yaml:5: shards: unknown key; it belongs under 'training:'",
+    )

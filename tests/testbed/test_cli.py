@@ -111,6 +111,25 @@ def test_a_replay_compares_only_what_can_be_equal(capsys: pytest.CaptureFixture[
     assert (code, found["exit_code"], found["verdict"]) == (1, 1, "pass")
 
 
+@pytest.mark.parametrize("bare", [(), ("runs",)])
+def test_a_bare_command_prints_its_help_and_no_empty_complaint(
+    bare: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = command(capsys, *bare)
+    assert (code, "Usage: gradstorm" in out + err, "gradstorm:" in err) == (2, True, False)
+
+
+def test_a_wrong_option_points_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "run", "clean", "--bogus")[2].endswith("(see gradstorm run --help)\n")
+    assert command(capsys, "runs", "list", "--bogus")[2].endswith("(see gradstorm runs list --help)\n")
+    assert command(capsys, "bogus")[2].endswith("(see gradstorm --help)\n")
+
+
+def test_mutations_refuses_an_engine_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = "gradstorm: no mutations on engine 'containers'; choose sim or local\n"
+    assert command(capsys, "mutations", "--engine", "containers") == (2, "", refusal)
+
+
 def test_what_is_missing_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "run", "clean", "--out", "cut")[0] == 0
     history = Path("cut/history.jsonl")
