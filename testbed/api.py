@@ -89,9 +89,13 @@ def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunRe
     """Make the folder, let the engine run, write the verdict and its page."""
     with one_blas_thread():
         folder = RunFolder.create(prepared.folder_path)
-        plan = _with_own_resume(prepared.plan, folder)
-        _begin_folder(folder, prepared, plan)
-        outcome = prepared.engine.run(plan, folder, progress or Silent())
+        try:
+            plan = _with_own_resume(prepared.plan, folder)
+            _begin_folder(folder, prepared, plan)
+            outcome = prepared.engine.run(plan, folder, progress or Silent())
+        except BaseException:  # Ctrl-C as well
+            folder.remove_unless_begun()
+            raise
         result = compose(plan, prepared.engine.name, folder, outcome)
         _write(folder, result, progress or Silent())
         return result

@@ -154,8 +154,11 @@ def _tokens_setup(request: RunRequest, scenario: Scenario) -> TokensSetup | None
     if request.text is not None:
         if request.data is not None:
             raise ConfigurationError("--text and --data both say what is trained on; give one of them")
-        kept = training.tokens if isinstance(training, ShardTrainingSetup) else TokensSetup()
-        return kept.model_copy(update={"kind": "text", "path": request.text})
+        if not isinstance(training, ShardTrainingSetup):
+            raise ConfigurationError(
+                f"--text is for layer-sharded scenarios; {scenario.name} is data-parallel: see --data"
+            )
+        return training.tokens.model_copy(update={"kind": "text", "path": request.text})
     if request.data is None or not isinstance(training, ShardTrainingSetup):
         return None
     if request.data not in ("sample", "synthetic"):

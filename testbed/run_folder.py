@@ -62,6 +62,12 @@ class RunFolder:
             raise RunFolderError(f"cannot make the run folder {path}: {error.strerror or error}") from error
         return folder
 
+    def remove_unless_begun(self) -> None:
+        """Take the folder of a run away that ended before its first record, unless a log says something."""
+        begun = [*self.path.glob("history.*"), *self.logs.iterdir()]
+        if not any(path.is_dir() or path.stat().st_size for path in begun):
+            shutil.rmtree(self.path, ignore_errors=True)
+
     @property
     def manifest_path(self) -> Path:
         return self.path / MANIFEST
@@ -149,16 +155,27 @@ def new_run_id(engine: str, scenario: str, strategy: str, seed: int, configurati
 
 def folder_for(run_id: str, out: Path | None) -> Path:
     """Where a run goes: `out`, which must not exist, or a name under the home that is still free."""
+    home = runs_home()
     if out is not None:
         if os.path.lexists(out):
             raise already_there(out)
+        _require_room(out)
         return out
-    home = runs_home()
+    _require_room(home / run_id)
     name, number = run_id, 1
     while os.path.lexists(home / name):
         number += 1
         name = f"{run_id}.{number}"
     return home / name
+
+
+def _require_room(path: Path) -> None:
+    """Raise ConfigurationError when what should be a folder above `path` is something else."""
+    above = next((one for one in path.parents if os.path.lexists(one)), Path())
+    if not above.is_dir():
+        raise ConfigurationError(
+            f"the run folder {path} cannot be made: {above} is no folder; give --out or GRADSTORM_HOME another place"
+        )
 
 
 def already_there(path: Path) -> ConfigurationError:

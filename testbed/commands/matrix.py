@@ -44,11 +44,13 @@ def matrix(
     rows: list[Row] = []
     if not as_json:
         typer.echo(_HEAD)
-    for row in run_cells(wanted, engine, folder):
-        rows.append(row)
-        typer.echo("\n".join(_lines(row)), err=as_json)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+    try:
+        for row in run_cells(wanted, engine, folder):
+            rows.append(row)
+            typer.echo("\n".join(_lines(row)), err=as_json)
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
     if as_json:
         typer.echo(json.dumps(_document(engine, rows), indent=2, sort_keys=True))
     else:
@@ -75,10 +77,10 @@ def _summary(engine: str, rows: list[Row]) -> str:
     equal = sum(row.equality == "equal" for row in rows)
     seconds = sum(row.seconds for row in rows)
     ending = "all as they must be" if good == len(rows) else f"{len(rows) - good} are not as they must be"
-    return (
-        f"{len(rows)} runs on {engine} in {seconds:.0f} s: {ending};"
-        f" {equal} of {compared} with a fixed result have the simulator's parameters, bit for bit."
-    )
+    beside = f"{equal} of {compared} with a fixed result have the simulator's parameters, bit for bit"
+    if not compared:
+        beside = "no result to compare with the simulator's" if engine != "sim" else "the simulator's own results"
+    return f"{len(rows)} runs on {engine} in {seconds:.0f} s: {ending}; {beside}."
 
 
 def _document(engine: str, rows: list[Row]) -> dict[str, Any]:

@@ -57,7 +57,10 @@ def run(
 ) -> None:
     """Run a scenario and judge it. Exit code 0: everything was checked and holds."""
     from testbed.planning import RunRequest, prepare
+    from training.errors import ConfigurationError
 
+    if attach is not None and engine != "lan":
+        raise ConfigurationError(f"--attach goes together with --engine lan, not with {engine}")
     lan = None if attach is None else _lan(attach, at, run_id)
     request = RunRequest(
         scenario=scenario,
@@ -121,7 +124,9 @@ def _carry_out(
         with _neighbours_resting(prepared), make_sink(_picture(prepared)) as sink:
             result = carry_out(prepared, _as_sink(sink))
     except KeyboardInterrupt:
-        _say(f"interrupted; no process is left, what there is of the run is in {prepared.folder_path}")
+        where = prepared.folder_path
+        left = f"what there is of the run is in {where}" if where.exists() else "the run had not begun"
+        _say(f"interrupted; no process is left, {left}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     document = result.document | (compare(result) if compare else {})
     if as_json:

@@ -117,7 +117,7 @@ def test_a_text_that_is_too_short_is_refused(
     ("arguments", "told"),
     [
         (("shards-clean", "--text", "nowhere.txt"), "cannot read the text nowhere.txt"),
-        (("clean", "--text", "nowhere.txt"), "data-parallel training has no tokens of that form"),
+        (("clean", "--text", "nowhere.txt"), "--text is for layer-sharded scenarios; clean is data-parallel"),
         (("shards-clean", "--text", "/dev/zero"), "/dev/zero is a pipe or a device; give a file"),
         (
             ("shards-clean", "--text", "mine.txt", "--data", "synthetic"),

@@ -130,6 +130,42 @@ def test_mutations_refuses_an_engine_at_once(capsys: pytest.CaptureFixture[str])
     assert command(capsys, "mutations", "--engine", "containers") == (2, "", refusal)
 
 
+def test_a_file_in_the_way_of_a_run_folder_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    (home / "file").write_text("mine")
+    for out in ("file/sub", "file/deep/sub"):
+        code, _, err = command(capsys, "run", "clean", "--out", out)
+        assert (code, f"{out} cannot be made: file is no folder" in err, "exists already" in err) == (2, True, False)
+    monkeypatch.setenv("GRADSTORM_HOME", str(home / "file"))
+    code, _, err = command(capsys, "run", "clean")
+    assert (code, f"{home / 'file'} is no folder" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("kill-worker", "--text", "mine.txt"), "--text is for layer-sharded scenarios; kill-worker is data-parallel"),
+        (("clean", "--attach", "worker-1=1.2.3.4:5"), "--attach goes together with --engine lan, not with sim"),
+    ],
+)
+def test_options_of_other_runs_are_refused_by_name(
+    options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = command(capsys, "run", *options)
+    assert (code, said in err) == (2, True)
+
+
+def test_what_did_not_begin_leaves_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{home}/nobody.sock")
+    code, _, err = command(capsys, "matrix", "clean")
+    assert (code, "need no Docker" in err) == (3, True)
+    assert command(capsys, "run", "clean", "--engine", "containers")[0] == 3
+    assert list((home / "runs").iterdir()) == []
+
+
 def test_what_is_missing_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "run", "clean", "--out", "cut")[0] == 0
     history = Path("cut/history.jsonl")

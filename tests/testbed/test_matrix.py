@@ -10,6 +10,7 @@ import pytest
 
 from chaos.scenario import Scenario
 from testbed.cli import run_command
+from testbed.commands.matrix import _summary
 from testbed.matrix import Row, cells, effect_of, run_cells
 from training.errors import ConfigurationError
 
@@ -81,3 +82,10 @@ def test_a_worker_that_is_asked_to_end_does_and_changes_no_more_than_a_death(tmp
     assert stopped.good, stopped.why
     assert stopped.effects[0].startswith("1-stop-worker-2: exit_code 0, phase reduce, step 5")
     assert stopped.params_sha256 == killed.params_sha256
+
+
+@pytest.mark.parametrize(("engine", "said"), [("sim", "simulator's own results"), ("local", "no result to compare")])
+def test_no_fixed_result_is_not_told_as_none_of_none(engine: str, said: str) -> None:
+    summary = _summary(engine, [Row("clean", "ring", "pass", 1.0, exit_code=0, fixed=False)])
+    assert said in summary
+    assert "0 of 0" not in summary
