@@ -182,7 +182,7 @@ class ShardTrainingSetup(Strict):
     compression: CompressionSetup | None = None
     evaluate_every: Count = 4
     """Steps between two evaluations; also before the first and after the last step."""
-    evaluation_contexts: Count = 32
+    evaluation_contexts: Annotated[int, Field(ge=1, le=100_000)] = 32
     checkpoint_every: Count = 1
     """Steps between two prepared files; with more than 1, a death after a commit may roll everybody back."""
     timing: TimingSetup = TimingSetup()
@@ -196,6 +196,12 @@ class ShardTrainingSetup(Strict):
             micro_batches(self.batch, self.micro_batches)
         except ConfigurationError as error:
             raise PydanticCustomError("setup", "{why}", {"why": str(error)}) from error
+        staleness, deadline_ms = self.staleness.config(), self.timing.timing().deadline_ms
+        waits_ms = staleness.tick_ms * staleness.delay.longest_ticks * 2 * (self.workers - 1)  # there and back
+        if waits_ms >= deadline_ms:
+            why = "boundaries may wait {waits} ms on their way there and back, an attempt at a step has {deadline} ms"
+            found = {"waits": f"{waits_ms:g}", "deadline": f"{deadline_ms:g}"}
+            raise PydanticCustomError("staleness", f"{why}; choose a smaller delay or a longer deadline", found)
         return self
 
     @property

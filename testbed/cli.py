@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -85,7 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `gradstorm` command. SIGTERM and a closed terminal end a run as Ctrl-C does: in order."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    sys.exit(run_command(sys.argv[1:] if arguments is None else list(arguments)))
+    try:
+        code = run_command(sys.argv[1:] if arguments is None else list(arguments))
+    except Exception:  # noqa: BLE001 - Python's own exit code for it, 1, means here that an invariant was violated
+        traceback.print_exc()
+        code = _complain("this is an error of Gradstorm's own; please report it with the lines above", ExitCode.CRASHED)
+    sys.exit(code)
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     ENVIRONMENT = 3  # this machine would not: no disk, no port, no process
     UNKNOWN = 4  # the run ended, and the evidence does not suffice for a verdict
     STOPPED = 5  # by a named condition: disk full, nobody left, …
+    CRASHED = 70  # an error of Gradstorm's own; its traceback is on stderr
     INTERRUPTED = 130
 
 

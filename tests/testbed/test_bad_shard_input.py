@@ -45,6 +45,12 @@ CASES = {
         "steps: 4, micro_batch: 2",
         "training.micro_batch: unknown key; did you mean 'micro_batches'?",
     ),
+    "delay beyond an attempt": (
+        "steps: 4",
+        "steps: 4, staleness: {delay: {base_ticks: 5000}, max_staleness: 5000}",
+        "boundaries may wait 10000 ms on their way there and back, an attempt at a step has 10000 ms; choose a smaller",
+    ),
+    "evaluation for ever": ("steps: 4", "steps: 4, evaluation_contexts: 1000000000000", "at most 100000"),
     "tick": ("steps: 4", "steps: 4, staleness: {tick_ms: 0.0}", "tick_ms: 0.0 is out of range: above 0"),
     "measured and drawn": (
         "steps: 4",

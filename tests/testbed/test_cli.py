@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.cli import run_command
+from testbed.cli import main, run_command
 from testbed.exit_codes import ExitCode, exit_code_of
 
 KEYS = (
@@ -117,6 +117,23 @@ def test_a_bare_command_prints_its_help_and_no_empty_complaint(
 ) -> None:
     code, out, err = command(capsys, *bare)
     assert (code, "Usage: gradstorm" in out + err, "gradstorm:" in err) == (2, True, False)
+
+
+def test_an_error_of_our_own_is_no_violation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> int:
+        raise AssertionError("that cannot be")
+
+    monkeypatch.setattr("testbed.cli.run_command", broken)
+    with pytest.raises(SystemExit) as ended:
+        main(["scenarios"])
+    assert ended.value.code == 70
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2:] == [
+        "AssertionError: that cannot be",
+        "gradstorm: this is an error of Gradstorm's own; please report it with the lines above",
+    ]
 
 
 def test_a_wrong_option_points_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
