@@ -93,7 +93,7 @@ def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunRe
             plan = _with_own_resume(prepared.plan, folder)
             _begin_folder(folder, prepared, plan)
             outcome = prepared.engine.run(plan, folder, progress or Silent())
-        except BaseException:  # Ctrl-C as well
+        except (EngineError, KeyboardInterrupt):  # after an error of our own everything stays
             folder.remove_unless_begun()
             raise
         result = compose(plan, prepared.engine.name, folder, outcome)
