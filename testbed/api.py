@@ -28,6 +28,7 @@ from testbed.planning import Prepared, RunRequest, prepare, prepare_replay
 from testbed.report_page.page import write_page
 from testbed.results import RunResult, compose, judged_again
 from testbed.run_folder import RunFolder, RunFolderError, find_run, process_marker
+from training.errors import GradstormError
 
 
 def run(  # noqa: PLR0913 - one argument for each option of the command line
@@ -93,7 +94,7 @@ def carry_out(prepared: Prepared, progress: ProgressSink | None = None) -> RunRe
             plan = _with_own_resume(prepared.plan, folder)
             _begin_folder(folder, prepared, plan)
             outcome = prepared.engine.run(plan, folder, progress or Silent())
-        except (EngineError, KeyboardInterrupt):  # after an error of our own everything stays
+        except (GradstormError, KeyboardInterrupt):  # after an error of our own everything stays
             folder.remove_unless_begun()
             raise
         result = compose(plan, prepared.engine.name, folder, outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,13 @@ def connected() -> Iterator[Docker]:
         yield docker
     finally:
         docker.close()
+
+
+def run_id_said(told: str) -> str:
+    """Of a run that did not begin, whose folder is gone: from the first line of its progress."""
+    match = re.search(r"^run (\S+) in ", told, re.MULTILINE)
+    assert match is not None, told
+    return match[1]
 
 
 def left_of(docker: Docker, run_id: str) -> list[str]:

@@ -90,7 +90,6 @@ def test_what_children_use_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.containers
-@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_minutes_in_containers(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from testbed.containers.docker_target import find_target
 from testbed.containers.sweep import of_run, sweep
 from testbed.engines.base import EngineError, Silent
 from testbed.run_folder import RunFolder
+from tests.conformance.container_runs import run_id_said
 from tests.needs import missing
 from tests.testbed.containers.socket_proxy import SocketProxy
 
@@ -57,8 +58,7 @@ def run_id_of(path: Path) -> str:
     return str(RunFolder(path).manifest()["run_id"])
 
 
-def nothing_is_left(docker: Docker, path: Path) -> bool:
-    run_id = run_id_of(path)
+def nothing_is_left(docker: Docker, run_id: str) -> bool:
     return docker.containers(run_id=run_id) == [] and docker.networks(run_id=run_id) == {}
 
 
@@ -71,7 +71,7 @@ def test_toxiproxy_dies(tmp_path: Path, docker: Docker) -> None:
     with pytest.raises(EngineError, match="Toxiproxy ended with exit code 137"):
         testbed.run("clean", "containers", strategy="ring", steps=400, out=tmp_path / "run", progress=at)
     assert at.done
-    assert nothing_is_left(docker, tmp_path / "run")
+    assert nothing_is_left(docker, run_id_of(tmp_path / "run"))
 
 
 def test_toxiproxy_hangs(tmp_path: Path, docker: Docker) -> None:
@@ -80,7 +80,7 @@ def test_toxiproxy_hangs(tmp_path: Path, docker: Docker) -> None:
     with pytest.raises(EngineError, match=r"Toxiproxy at .* did not answer"):
         testbed.run(scenario, "containers", strategy="ring", out=tmp_path / "run", progress=at)
     assert at.done
-    assert nothing_is_left(docker, tmp_path / "run")
+    assert nothing_is_left(docker, run_id_of(tmp_path / "run"))
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_the_daemon_goes_away(tmp_path: Path, docker: Docker, proxy: SocketProxy
     assert at.done
     assert any("`gradstorm clean` removes them" in note for note in at.notes)
     sweep(docker, of_run(run_id_of(tmp_path / "run")))  # it was there all the time, but not for the run
-    assert nothing_is_left(docker, tmp_path / "run")
+    assert nothing_is_left(docker, run_id_of(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_what_was_never_there(
     said = capsys.readouterr().err
     assert code == (2 if "CPUS" in variable else 3), said
     assert told in said.splitlines()[-1], said
-    assert nothing_is_left(docker, tmp_path / "run")
+    assert nothing_is_left(docker, run_id_said(said))
