@@ -18,11 +18,10 @@ PHASES = ("open", "forward", "backward", "prepare", "prepared", "commit", "commi
 IMPOSSIBLE = ((1, "backward"), (3, "forward"))  # the first shard hands nothing backward, the last one nothing forward
 ENGINES = ["sim", pytest.param("local", marks=pytest.mark.local)]
 FEW = [(), (2,), (0, 3), (1, 2, 4), (0, 1, 2, 3), (0, 1, 2, 3, 4)]  # one of each number of shards
-EVERYWHERE = [pytest.param(cuts, "sim", id=f"{cuts}-sim") for cuts in CUTS]
-EVERYWHERE += [
-    pytest.param(
-        cuts, "local", id=f"{cuts}-local", marks=[pytest.mark.local, *[pytest.mark.matrix] * (cuts not in FEW)]
-    )
+_MARKS = {"sim": [], "local": [pytest.mark.local]}
+EVERYWHERE = [
+    pytest.param(cuts, engine, id=f"{cuts}-{engine}", marks=marks if cuts in FEW else [*marks, pytest.mark.matrix])
+    for engine, marks in _MARKS.items()
     for cuts in CUTS
 ]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
