@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -26,46 +28,43 @@ def importing(process: psutil.Process) -> bool:
     return process.cpu_times().user > 0.15
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
-def test_nothing_is_left(how: signal.Signals, code: int, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "testbed.cli", "sweep", "--runs", "2000", "--jobs", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADSTORM_HOME": str(tmp_path)}
+@contextmanager
+def sweeping(folder: Path, runs: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A sweep in a session of its own; what it says on stderr is in the file `err`."""
+    command = [sys.executable, "-m", "testbed.cli", "sweep", "--runs", str(runs), "--jobs", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADSTORM_HOME": str(folder)}
     with (
-        (tmp_path / "err").open("w") as err,
+        (folder / "err").open("w") as err,
         subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
         ) as driver,
     ):
-        here = psutil.Process(driver.pid)
         try:
-            assert wait_until(lambda: " of 2000 runs" in (tmp_path / "err").read_text(), 90.0)
-            pool = here.children(recursive=True)
-            assert len(pool) >= 2
-            driver.send_signal(how)
-            assert driver.wait(30.0) == code
-            assert wait_until(lambda: not alive(pool), 5.0), alive(pool)
+            yield driver
         finally:
             driver.kill()
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_nothing_is_left(how: signal.Signals, code: int, tmp_path: Path) -> None:
+    with sweeping(tmp_path, 2000) as driver:
+        here = psutil.Process(driver.pid)
+        assert wait_until(lambda: " of 2000 runs" in (tmp_path / "err").read_text(), 90.0)
+        pool = here.children(recursive=True)
+        assert len(pool) >= 2
+        driver.send_signal(how)
+        assert driver.wait(30.0) == code
+        assert wait_until(lambda: not alive(pool), 5.0), alive(pool)
     assert "Traceback" not in (tmp_path / "err").read_text()
 
 
 def test_ctrl_c_while_the_processes_start_is_quiet(tmp_path: Path) -> None:
     """A terminal sends it to the whole group, and processes that start have not yet said what they do with it."""
-    command = [sys.executable, "-m", "testbed.cli", "sweep", "--runs", "50", "--jobs", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADSTORM_HOME": str(tmp_path)}
-    with (
-        (tmp_path / "err").open("w") as err,
-        subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
-        ) as driver,
-    ):
+    with sweeping(tmp_path, 50) as driver:
         here = psutil.Process(driver.pid)
-        try:
-            assert wait_until(lambda: sum(importing(one) for one in here.children()) >= 2, 90.0)
-            pool = here.children()
-            os.killpg(driver.pid, signal.SIGINT)
-            assert driver.wait(30.0) == 130
-            assert wait_until(lambda: not alive(pool), 5.0), alive(pool)
-        finally:
-            driver.kill()
+        assert wait_until(lambda: sum(importing(one) for one in here.children()) >= 2, 90.0)
+        pool = here.children()
+        os.killpg(driver.pid, signal.SIGINT)
+        assert driver.wait(30.0) == 130
+        assert wait_until(lambda: not alive(pool), 5.0), alive(pool)
     assert (tmp_path / "err").read_text() == ""
