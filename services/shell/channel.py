@@ -51,6 +51,7 @@ def server_options(transport: TransportOptions) -> GrpcOptions:
     """Options of a server; accepts pings at the rate at which our channels send them; a busy port is an error."""
     return [
         ("grpc.so_reuseport", 0),
+        ("grpc.max_connection_idle_ms", int(transport.idle_ms)),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", int(transport.ping_ms / 2)),
         ("grpc.http2.max_ping_strikes", 0),
         *_common(transport),

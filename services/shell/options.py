@@ -22,6 +22,7 @@ class TransportOptions:
     frame_bytes_max: int = 4 * 2**20  # larger encodings travel in fragments
     message_bytes_max: int = 2**30  # a message beyond this is refused
     outbox_bytes_max: int = 2**30  # a peer that lets more than this pile up is cut off
+    idle_ms: float = 2_000.0  # who listens closes a connection without calls: grpc/grpc 42125
     ping_ms: float = 10_000.0  # HTTP/2 keepalive: finds dead connections; leases find dead members long before
 
     def __post_init__(self) -> None:
