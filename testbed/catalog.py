@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos.library import load_scenario, scenario_names
 from chaos.scenario import Scenario, ScenarioError, parse_scenario
-from training.errors import ConfigurationError
+from testbed.places import read_file
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -16,11 +16,9 @@ def find_scenario(name_or_file: str) -> Scenario:
     if not name_or_file.endswith(_SUFFIXES):
         return load_scenario(name_or_file)
     try:
-        text = Path(name_or_file).read_text(encoding="utf-8")
+        text = read_file(Path(name_or_file), "the scenario").decode()
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{name_or_file}: not UTF-8 text: {error}"]) from error
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the scenario {name_or_file}: {error.strerror or error}") from error
     return parse_scenario(text, name_or_file)
 
 

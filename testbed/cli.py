@@ -111,7 +111,8 @@ def run_command(arguments: Sequence[str]) -> int:
         _let_stdout_go()
         return ExitCode.PASS
     except OSError as error:
-        return _complain(str(error), ExitCode.ENVIRONMENT)
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}", ExitCode.ENVIRONMENT)
     except MemoryError as error:
         return _complain(f"not enough memory: {error or 'Python has none left'}", ExitCode.ENVIRONMENT)
     except (KeyboardInterrupt, typer.Abort):

@@ -6,12 +6,12 @@ each thing that is wrong.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
 from typing import Any, get_args
 
 from chaos.scenario import DatasetFacts, Overrides, Scenario, checked, override, to_run_config, to_shard_config
@@ -24,6 +24,7 @@ from testbed.engines import engine_named
 from testbed.engines.base import Engine, ResumeFrom, RunPlan
 from testbed.engines.local_cast import whole_cast
 from testbed.lan.settings import LanSettings
+from testbed.places import read_file, require_end
 from testbed.run_folder import RunFolder, find_run, folder_for, new_run_id
 from training.checkpoint import newest_good
 from training.corpora import load_corpus
@@ -120,7 +121,7 @@ def prepare_replay(folder: RunFolder, out: Path | None) -> Prepared:
         raise ConfigurationError(f"{folder.manifest_path} is of another version: {error}") from error
     engine = engine_named("sim")
     _require_able(engine, scenario, config.strategy)
-    data = folder.dataset_path.read_bytes()
+    data = folder.dataset()
     _require_data(data, config)
     plan = RunPlan(
         config=config,
@@ -218,7 +219,11 @@ def _configured(scenario: Scenario, strategy: AnyStrategy) -> tuple[AnyRunConfig
         corpus = corpus_of(scenario)
         return to_shard_config(scenario, corpus), corpus_to_bytes(corpus)
     assert isinstance(scenario.training, TrainingSetup)
-    dataset = load_dataset(scenario.training.dataset.spec())
+    spec = scenario.training.dataset.spec()
+    if spec.path:
+        with contextlib.suppress(OSError, ValueError):  # which the reader tells of
+            require_end(Path(spec.path))
+    dataset = load_dataset(spec)
     return to_run_config(scenario, strategy, DatasetFacts.of(dataset)), dataset_to_bytes(dataset)
 
 
@@ -228,19 +233,8 @@ def corpus_of(scenario: Scenario) -> Corpus:
     tokens = scenario.training.tokens
     if tokens.kind != "text":
         return load_corpus(tokens.spec())
-    try:
-        content = _regular(Path(tokens.path)).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the text {tokens.path}: {error.strerror or error}") from error
-    return load_corpus(tokens.spec(), Path(tokens.path).name, content)
-
-
-def _regular(path: Path) -> Path:
-    """The path, unless reading it might have no end (a pipe, a device). Raises OSError or ConfigurationError."""
-    mode = path.stat().st_mode
-    if not (S_ISREG(mode) or S_ISDIR(mode)):  # a folder has a complaint of its own
-        raise ConfigurationError(f"{path} is a pipe or a device; give a file")
-    return path
+    path = Path(tokens.path)
+    return load_corpus(tokens.spec(), path.name, read_file(path, "the text"))
 
 
 def _require_data(data: bytes, config: AnyRunConfig) -> None:
@@ -285,4 +279,4 @@ def _digest(config: AnyRunConfig, scenario: Scenario, plants: tuple[str, ...], r
 def dataset_of(folder: RunFolder) -> Dataset:
     """What a run trained on. Raises DataError or RunFolderError."""
     config = folder.manifest()["config"]
-    return dataset_from_bytes(folder.dataset_path.read_bytes(), str(config["dataset_sha256"]))
+    return dataset_from_bytes(folder.dataset(), str(config["dataset_sha256"]))

@@ -25,8 +25,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from testbed.places import require_folder, said
 from training.disk import Rename, SyncDir, SyncFile, WriteFile, apply_all
 from training.errors import ConfigurationError, GradstormError
 from training.real_disk import RealDisk
@@ -59,7 +60,7 @@ class RunFolder:
         except FileExistsError as error:
             raise already_there(path) from error
         except OSError as error:
-            raise RunFolderError(f"cannot make the run folder {path}: {error.strerror or error}") from error
+            raise RunFolderError(f"cannot make the run folder {path}: {said(error)}") from error
         return folder
 
     def remove_unless_begun(self) -> None:
@@ -79,6 +80,10 @@ class RunFolder:
     @property
     def history_path(self) -> Path:
         return self.path / "history.jsonl"
+
+    def dataset(self) -> bytes:
+        """What was trained on. Raises RunFolderError."""
+        return _read(self.dataset_path)
 
     @property
     def checkpoints(self) -> Path:
@@ -156,26 +161,16 @@ def new_run_id(engine: str, scenario: str, strategy: str, seed: int, configurati
 def folder_for(run_id: str, out: Path | None) -> Path:
     """Where a run goes: `out`, which must not exist, or a name under the home that is still free."""
     home = runs_home()
+    if out is not None and os.path.lexists(out):
+        raise already_there(out)
+    require_folder(out or home / run_id, "the run folder", "--out or GRADSTORM_HOME")
     if out is not None:
-        if os.path.lexists(out):
-            raise already_there(out)
-        _require_room(out)
         return out
-    _require_room(home / run_id)
     name, number = run_id, 1
     while os.path.lexists(home / name):
         number += 1
         name = f"{run_id}.{number}"
     return home / name
-
-
-def _require_room(path: Path) -> None:
-    """Raise ConfigurationError when what should be a folder above `path` is something else."""
-    above = next((one for one in path.parents if os.path.lexists(one)), Path())
-    if not above.is_dir():
-        raise ConfigurationError(
-            f"the run folder {path} cannot be made: {above} is no folder; give --out or GRADSTORM_HOME another place"
-        )
 
 
 def already_there(path: Path) -> ConfigurationError:
@@ -186,16 +181,16 @@ def already_there(path: Path) -> ConfigurationError:
 def find_run(name: str) -> RunFolder:
     """The run that `name` means: a folder, an id under the home, a unique beginning of one, or "latest"."""
     direct = Path(name)
-    if (direct / MANIFEST).is_file():
-        return RunFolder(direct.resolve())
-    if direct.is_dir():
-        raise RunFolderError(f"{name} is a folder without {MANIFEST}, so not a run")
+    if _is_run(direct):
+        return _readable(direct)
+    if os.path.isdir(direct):
+        raise RunFolderError(f"{direct} is a folder without {MANIFEST}, so not a run")
     names = [path.name for path in _run_paths(runs_home())]
     if name == _LATEST and names:
-        return RunFolder((runs_home() / newest(names)).resolve())
+        return _readable(runs_home() / newest(names))
     matches = [name] if name in names else [other for other in names if other.startswith(name)]
     if len(matches) == 1:
-        return RunFolder((runs_home() / matches[0]).resolve())
+        return _readable(runs_home() / matches[0])
     if matches:
         raise RunFolderError(f"{name} could be any of {', '.join(sorted(matches)[:5])}; say more of it")
     raise RunFolderError(f"no run {name!r}, neither as a folder nor in {runs_home()}; see `gradstorm runs list`")
@@ -208,7 +203,7 @@ def newest(names: Iterable[str]) -> str:
 
 def list_runs() -> list[RunSummary]:
     """Every run under the home, oldest first."""
-    summaries = [_summary(path) for path in _run_paths(runs_home())]
+    summaries = [_summary(path) for path in _run_paths(runs_home(), closed=True)]
     return sorted(summaries, key=lambda summary: (summary.started_at, summary.name))
 
 
@@ -220,7 +215,10 @@ def prune(keep: int) -> list[RunSummary]:
     idle = [summary for summary in list_runs() if summary.verdict not in ("running", "unreadable")]
     doomed = idle[: max(0, len(idle) - keep)]
     for summary in doomed:
-        shutil.rmtree(summary.path)
+        try:
+            shutil.rmtree(summary.path)
+        except OSError as error:
+            raise RunFolderError(f"cannot remove {error.filename or summary.path}: {said(error)}") from error
     return doomed
 
 
@@ -237,7 +235,7 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     try:
         apply_all(RealDisk(), plan)
     except OSError as error:
-        raise RunFolderError(f"cannot write {path}: {error.strerror or error}") from error
+        raise RunFolderError(f"cannot write {path}: {said(error)}") from error
 
 
 def process_marker() -> dict[str, Any]:
@@ -248,15 +246,45 @@ def process_marker() -> dict[str, Any]:
     return {"pid": process.pid, "created": process.create_time()}
 
 
-def _run_paths(home: Path) -> list[Path]:
-    if not home.is_dir():
-        return []
-    return sorted(path for path in home.iterdir() if (path / MANIFEST).is_file())
+def _run_paths(home: Path, closed: bool = False) -> list[Path]:
+    """Runs below `home`; `closed`: also folders that nobody may look into. Raises ConfigurationError."""
+    try:
+        names = os.listdir(home)
+    except OSError as error:
+        if not os.path.lexists(home) and isinstance(error, FileNotFoundError):
+            return []
+        raise ConfigurationError(
+            f"runs are kept in {home}: {said(error)}; set GRADSTORM_HOME to a folder, or to one that does not exist yet"
+        ) from error
+    found = []
+    for name in sorted(names):
+        try:
+            wanted = _is_run(home / name)
+        except RunFolderError:
+            wanted = closed
+        found += [home / name] if wanted else []
+    return found
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return (path / MANIFEST).is_file()
+    except OSError as error:
+        raise RunFolderError(f"cannot read a run at {path}: {said(error)}") from error
+
+
+def _readable(path: Path) -> RunFolder:
+    """The run at `path`. Raises RunFolderError naming the file of it that cannot be read."""
+    folder = RunFolder(path.resolve())
+    for file in (folder.manifest_path, folder.dataset_path, folder.history_path, folder.verdict_path):
+        if os.path.lexists(file):
+            _open(file).close()
+    return folder
 
 
 def _summary(path: Path) -> RunSummary:
     folder = RunFolder(path)
-    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    size = sum(os.path.getsize(file) for file in path.rglob("*") if os.path.isfile(file))
     try:
         manifest, verdict = folder.manifest(), folder.verdict()
     except RunFolderError:
@@ -286,9 +314,21 @@ def _driven(manifest: dict[str, Any]) -> bool:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        document = json.loads(_read(path))
+    except ValueError as error:
         raise RunFolderError(f"cannot read {path}: {error}") from error
     if not isinstance(document, dict):
         raise RunFolderError(f"{path} holds no JSON object")
     return document
+
+
+def _read(path: Path) -> bytes:
+    with _open(path) as file:
+        return file.read()
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise RunFolderError(f"cannot read {path}: {said(error)}") from error

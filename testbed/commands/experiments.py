@@ -50,6 +50,7 @@ def experiments(
     """Run the committed experiments, compare with baseline and control. Interrupted, it goes on where it was."""
     from testbed.experiments.baseline import experiments_folder, read_committed
     from testbed.experiments.matrix import read_matrix
+    from testbed.places import require_folder
     from testbed.run_folder import runs_home
 
     _require_engine(engine)
@@ -60,6 +61,7 @@ def experiments(
         typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(_diagnostic_lines(document)))
         return
     home = out or runs_home() / f"experiments-{engine}"
+    require_folder(home, "the folder of the results", "--out or GRADSTORM_HOME")
     documents = {}
     for one in seed or [committed.baseline.config.seed]:
         runner = _Runner(_home(home, one, seed), engine, keep, in_process)

@@ -34,6 +34,7 @@ def matrix(
 ) -> None:
     """Run scenarios x strategies; where the result is fixed, compare its bits with the simulator's."""
     from testbed.matrix import cells, run_cells
+    from testbed.places import require_folder
     from testbed.run_folder import runs_home
     from training.errors import ConfigurationError
 
@@ -41,6 +42,7 @@ def matrix(
         raise ConfigurationError(f"no strategy {strategy!r}; choose one of: {', '.join(_STRATEGIES)}")
     wanted = cells(scenarios or [], engine, strategy)
     folder = out or runs_home() / f"matrix-{engine}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    require_folder(folder, "the folder of the runs", "--out or GRADSTORM_HOME")
     rows: list[Row] = []
     if not as_json:
         typer.echo(_HEAD)

@@ -46,12 +46,15 @@ def _waiting(kind: str) -> Callable[..., None]:
         from services.identity import Claim
         from testbed.environment import version
         from testbed.lan.host import HostSettings
+        from testbed.places import require_folder
         from testbed.run_folder import runs_home
 
         _require(listen, cut)
         claim = Claim(_role(kind, number), cut, model, run_id, version())
         token = os.environ.get("GRADSTORM_TOKEN", "")
-        _run(HostSettings(claim, token, listen, role_port, home or runs_home() / "hosts", patience_s))
+        files = home or runs_home() / "hosts"
+        require_folder(files, "the folder of the role's files", "--dir or GRADSTORM_HOME")
+        _run(HostSettings(claim, token, listen, role_port, files, patience_s))
 
     return wait
 

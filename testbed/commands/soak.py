@@ -33,12 +33,13 @@ def soak(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
     """Disturb one long run from a seed. Exit code 0: no violation, all samples accounted for, nothing grows."""
-    from testbed.run_folder import runs_home
+    from testbed.run_folder import folder_for
     from testbed.soaking import pace_s, soaked
 
     def say(text: str) -> None:
         typer.echo(text, err=True)
 
+    folder = folder_for(f"soak-{engine}-{strategy}-{seed}-{datetime.now(UTC):%Y%m%d-%H%M%S}", out)
     if faults is None:
         each_s = pace_s(seed, engine, strategy, say)
         faults = max(1, round(minutes * 60.0 / each_s))
@@ -46,7 +47,6 @@ def soak(
     parts = ["gradstorm", "soak", "--faults", str(faults), "--seed", str(seed)]
     command = shlex.join([*parts, "--engine", engine, "--strategy", strategy])
     typer.echo(command, err=as_json)
-    folder = out or runs_home() / f"soak-{engine}-{strategy}-{seed}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     began_s = time.monotonic()
     result = soaked(seed, faults, engine, strategy, folder, say)
     seconds = time.monotonic() - began_s

@@ -45,6 +45,8 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Run random schedules and judge each. Exit code 0: none was violated, and none was left unknown."""
+    from testbed.places import require_folder
+    from testbed.run_folder import runs_home
     from testbed.sweeping import SweepPlan, pool_of
     from training.errors import ConfigurationError
 
@@ -53,10 +55,12 @@ def sweep(
     if engine not in ("sim", "local"):
         raise ConfigurationError(f"no sweep on engine {engine!r}; choose sim or local")
     plan = SweepPlan(runs, seed, _STRATEGIES[strategy], _range_of(workers), tuple(plant or ()), engine)  # type: ignore[arg-type]
+    folder = out or runs_home() / "sweeps"
+    require_folder(folder, "the folder of the schedules", "--out or GRADSTORM_HOME")
     typer.echo(_command(plan, strategy, runs_to_find), err=as_json)
     processes = min(jobs or min(os.cpu_count() or 1, _PROCESSES_MAX), runs)
     with pool_of(processes) as pool:
-        code = _find_each(plan, pool, as_json) if runs_to_find else _sweep(plan, pool, out, as_json)
+        code = _find_each(plan, pool, as_json) if runs_to_find else _sweep(plan, pool, folder, as_json)
     raise typer.Exit(code)
 
 
@@ -82,7 +86,7 @@ def _command(plan: SweepPlan, strategy: str, runs_to_find: bool) -> str:
 # ---------------------------------------------------------------- one sweep
 
 
-def _sweep(plan: SweepPlan, pool: Pool | None, out: Path | None, as_json: bool) -> ExitCode:
+def _sweep(plan: SweepPlan, pool: Pool | None, folder: Path, as_json: bool) -> ExitCode:
     from testbed import sweeping
 
     summary = sweeping.Summary()
@@ -91,7 +95,7 @@ def _sweep(plan: SweepPlan, pool: Pool | None, out: Path | None, as_json: bool) 
     for outcome in sweeping.sweep(plan, pool):
         summary.add(outcome)
         if not outcome.passed:
-            wrong.append(_look_into(outcome, plan, out, small=len(wrong) < SHRUNK_MAX))
+            wrong.append(_look_into(outcome, plan, folder, small=len(wrong) < SHRUNK_MAX))
             typer.echo("\n".join(_wrong_lines(wrong[-1])), err=as_json)
         if time.monotonic() - told_s > _PROGRESS_S:
             told_s = time.monotonic()
@@ -104,10 +108,9 @@ def _sweep(plan: SweepPlan, pool: Pool | None, out: Path | None, as_json: bool) 
     return _exit_code(summary)
 
 
-def _look_into(outcome: Outcome, plan: SweepPlan, out: Path | None, small: bool) -> dict[str, Any]:
+def _look_into(outcome: Outcome, plan: SweepPlan, folder: Path, small: bool) -> dict[str, Any]:
     """What is said of a run that did not pass; its schedule, made small where that works, is written down."""
     from chaos.scenario import scenario_yaml
-    from testbed.run_folder import runs_home
     from testbed.sweeping import shrunk
     from training.errors import ConfigurationError
 
@@ -119,7 +122,6 @@ def _look_into(outcome: Outcome, plan: SweepPlan, out: Path | None, small: bool)
             scenario, tries = result.scenario, result.tries
         except ConfigurationError:
             _say("it does not go wrong again in the simulator; the schedule is written as it was")
-    folder = out or runs_home() / "sweeps"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{scenario.name}-{outcome.strategy}.yaml"
     path.write_text(scenario_yaml(scenario), encoding="utf-8")

@@ -7,10 +7,12 @@ one machine are equal digit for digit, and that is what sharded runs are compare
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.places import read_file
 from training.baseline import BaselineResult, run_baseline
 from training.baseline_files import (
     CONFIG_FILE,
@@ -54,26 +56,30 @@ def experiments_folder(given: Path | None = None) -> Path:
     here = Path(__file__).resolve()
     places = [Path(_FOLDER), here.parents[2] / _FOLDER, here.parent / "committed"] if given is None else [given]
     for place in places:
-        if (place / CONFIG_FILE).is_file():
+        if os.path.isfile(place / CONFIG_FILE):
             return place
     raise ConfigurationError(f"no {CONFIG_FILE} in {' or '.join(map(str, places))}; say where it is with --dir")
 
 
 def read_committed(folder: Path) -> Committed:
     """Raises DataError for an artifact that was changed or a corpus that is another one."""
-    baseline = read_config((folder / CONFIG_FILE).read_bytes())
+    baseline = read_config(_content(folder, CONFIG_FILE))
     corpus = load_corpus(baseline.corpus)
     if corpus.sha256 != baseline.corpus_sha256:
         raise DataError(f"{CONFIG_FILE}: the corpus has SHA-256 {corpus.sha256}, not {baseline.corpus_sha256}")
-    frozen = read_evaluation((folder / EVALUATION_FILE).read_bytes(), baseline.evaluation_sha256)
+    frozen = read_evaluation(_content(folder, EVALUATION_FILE), baseline.evaluation_sha256)
     config = baseline.config
     fresh = evaluation_batch(corpus.evaluation, config.evaluation_contexts, config.model.context)
     if evaluation_digest(fresh) != evaluation_digest(frozen):
         raise DataError(f"{EVALUATION_FILE} is not what this corpus is evaluated on; restore it")
-    _, evaluations = read_curve((folder / CURVE_FILE).read_bytes())
+    _, evaluations = read_curve(_content(folder, CURVE_FILE))
     if not evaluations:
         raise DataError(f"{CURVE_FILE} has no evaluation; restore it")
     return Committed(folder, baseline, corpus, evaluations)
+
+
+def _content(folder: Path, name: str) -> bytes:
+    return read_file(folder / name, "the committed file")
 
 
 def measure(committed: Committed) -> BaselineResult:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.fault_kinds.base import is_member
+from testbed.places import read_file
 from training.errors import ConfigurationError
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
@@ -64,10 +66,10 @@ def read_settings(attach: str, token: str, at: str = "", run_id: str = "") -> La
 
 def _texts(attach: str) -> list[str]:
     path = Path(attach)
-    if ("=" not in attach and ":" not in attach) or path.is_file():
+    if ("=" not in attach and ":" not in attach) or os.path.isfile(path):
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            lines = read_file(path, "--attach").decode().splitlines()
+        except UnicodeDecodeError as error:
             raise ConfigurationError(f"cannot read --attach {attach}: {error}") from error
         return [text for line in lines if (text := line.partition("#")[0].strip())]
     return [text for part in attach.split(",") if (text := part.strip())]
