@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from services.any_config import AnyRunConfig
+from services.config import RunConfig
 from services.records import DataChecked, FaultActed, FaultArmed, FaultMissed, FaultUndone, Regrouped
 from testbed.engines.base import EngineOutcome, RunPlan
 from testbed.exit_codes import ExitCode, exit_code_of
@@ -65,6 +67,7 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         "strategy": plan.config.strategy,
         "seed": plan.config.seed,
         "plants": list(plan.plants),
+        "batch_note": batch_note(plan.config),
         "verdict": verdict,
         "exit_code": int(code),
         "stop_condition": outcome.stop_condition,
@@ -78,6 +81,18 @@ def compose(plan: RunPlan, engine: str, folder: RunFolder, outcome: EngineOutcom
         "replay": f"gradstorm replay {folder.path}",
     }
     return RunResult(document, folder.path, code)
+
+
+def batch_note(config: AnyRunConfig) -> str:
+    """What there is to say of a batch that the data cannot fill; "" where they can. Contexts of a text may repeat."""
+    if not isinstance(config, RunConfig):
+        return ""
+    each, there = config.batch.size, config.sample_count
+    wanted = each * config.workers if config.batch.mode == "per_worker" else each
+    if wanted <= there:
+        return ""
+    asked = f"{each} for each of {config.workers} workers" if config.batch.mode == "per_worker" else f"{each}"
+    return f"{asked}, and there are {there} samples to train on: while all take part, a step takes every one, an epoch"
 
 
 def saved_result(folder: RunFolder) -> RunResult:
@@ -100,6 +115,7 @@ def judged_again(folder: RunFolder, verdict: Mapping[str, Any]) -> RunResult:
     document = {
         **{name: manifest[name] for name in ("run_id", "scenario", "engine", "strategy", "seed", "plants")},
         **dict.fromkeys(FINAL),
+        "batch_note": "",
         "aborted": "",
         "exits": [],
         "stop_reason": "",

@@ -32,6 +32,7 @@ def _head(document: Mapping[str, Any]) -> list[str]:
         f"{document['scenario']} on {document['engine']}, {document['strategy']}, seed {document['seed']}",
         f"  steps       {document['steps_committed']} committed, {document['steps_checked']} checked",
         *([f"  samples     {_words(samples)}"] if samples else []),
+        *([f"  batch       {document['batch_note']}"] if document.get("batch_note") else []),
         f"  membership  {document['kills']} kills, generation {document['generations']}",
         *_boundaries(document),
     ]

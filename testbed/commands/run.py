@@ -116,10 +116,13 @@ def _carry_out(
 ) -> None:
     from testbed.api import carry_out
     from testbed.live import make_sink
+    from testbed.results import batch_note
     from testbed.run_lines import report_lines
 
     prepared = prepare()
     _say(f"run {prepared.plan.config.run_id} in {prepared.folder_path}")
+    if note := batch_note(prepared.plan.config):
+        _say(f"batch: {note}")
     try:
         with _neighbours_resting(prepared), make_sink(_picture(prepared)) as sink:
             result = carry_out(prepared, _as_sink(sink))

@@ -63,6 +63,18 @@ def test_the_report_ends_with_a_sentence_and_has_no_colour(capsys: pytest.Captur
     assert "\x1b" not in out + err
 
 
+@pytest.mark.parametrize("size", [26, 27, 1000])
+def test_a_batch_that_the_data_cannot_fill_is_said(size: int, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = command(capsys, "run", "clean", "--batch", str(size), "--steps", "4", "--out", "run")
+    note = f"{size} for each of 4 workers, and there are 107 samples to train on"
+    said = 4 * size > 107
+    assert code == 0
+    assert (f"batch: {note}" in err) is said
+    assert (f"  batch       {note}" in out) is said
+    assert (note in (Path("run") / "report.html").read_text()) is said
+    assert document(capsys, "verify", "run")[1]["batch_note"].startswith(note) is said
+
+
 def test_a_violation_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = command(capsys, "run", "clean", "--plant", "mean-of-means", "--out", "red")
     assert code == 1
