@@ -85,7 +85,7 @@ def inject(
     answer = ask(find_standing(name), {"do": "inject", "words": words})
     _tell(answer, as_json, str(answer["told"]) or f"fault {answer['fault']} {answer['state']}")
     if not answer["acted"] or answer["state"] == "missed":
-        _say(f"fault {answer['fault']} was not seen to act")
+        _say(f"fault {answer['fault']} was not seen to act{': ' if answer['why'] else ''}{answer['why']}")
         raise typer.Exit(ExitCode.UNKNOWN)
 
 

@@ -171,7 +171,8 @@ class StandingRun(LocalRun):
         else:
             acted = await self._until_seen(lambda: bool(self._picture.told(name)), _ACTED_S)
             told = self._picture.told(name)
-        return {"fault": name, "state": self._hand.state_of(name), "acted": acted, "told": told}
+        why = "" if acted else self._picture.why_unseen(fault, self._delays_ms)
+        return {"fault": name, "state": self._hand.state_of(name), "acted": acted, "told": told, "why": why}
 
     async def _heal(self) -> Answer:
         before, dead = self._hand.active_faults, sorted(self._hand.absent)
