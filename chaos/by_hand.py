@@ -24,10 +24,12 @@ from chaos.actions import (
     ReleaseHold,
     RoleStood,
 )
+from chaos.acts.add import AddAct
 from chaos.acts.base import Act
 from chaos.acts.slow import PauseAct
 from chaos.acts.table import act_for
 from chaos.driver import WATCHDOG, Driver
+from chaos.fault_kinds.roles import AddWorker
 from chaos.faults import AnyFault, fault_names
 from chaos.scenario import Scenario
 from services.any_config import AnyStrategy
@@ -52,7 +54,7 @@ class HandDriver(Driver):
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Who is of the first cast and not there: dead, or on its way."""
+        """Who is of the testbed and not there: dead, or on its way."""
         return tuple(role for role in self._first_cast if role not in self._board.running)
 
     # ------------------------------------------------------------ what a person does
@@ -62,7 +64,13 @@ class HandDriver(Driver):
         self._board.now_ms = max(now_ms, self._board.now_ms)
         self._injected += 1
         (name,) = fault_names([fault])
-        act = act_for(f"{self._injected}-{name.partition('-')[2]}", fault, self._board)
+        name = f"{self._injected}-{name.partition('-')[2]}"
+        if isinstance(fault, AddWorker):
+            act: Act = _AddNow(name, fault, self._board)
+            self._first_cast += (fault.target,)  # it is one of them now: `heal` starts it again
+            self._coming.add(fault.target)
+        else:
+            act = act_for(name, fault, self._board)
         self._acts.append(act)
         return act.name, [*act.arm(), *act.strike(None)]
 
@@ -143,6 +151,16 @@ class HandDriver(Driver):
     def _comes_back(self, role: str) -> bool:
         """Whether an act has started it again already."""
         return any(not act.settled and role in act.awaits for act in self._acts)
+
+
+class _AddNow(AddAct):
+    """No step waits for it: it takes part from whichever it is ready for."""
+
+    def on_fact(self, fact: Fact) -> list[Action]:
+        return [] if isinstance(fact, Opened) else super().on_fact(fact)
+
+    def came_in(self, role: str, proved_after_step: int, due_step: int) -> list[Action]:
+        return []
 
 
 def _taken_off(act: Act) -> list[Action]:

@@ -1,9 +1,11 @@
-"""What a person says to `gradstorm inject`, as a fault: "worker-1→worker-2 latency 100ms for 5s", "worker-2 kill".
+"""What a person says to `gradstorm inject`, as a fault: "worker-1→worker-2 latency 100ms for 5s", "worker-2 kill",
+"worker-5 add".
 
-    hand_fault(("w1->w2", "latency", "100ms"), roles)
+    hand_fault(("w1->w2", "latency", "100ms"), roles, spare)
 
 A link is `a→b` (also `a->b`, `a>b`) for what a sends to b, `a↔b` (`a<->b`, `a|b`) for both directions. Roles may be
-shortened: w2, c (coordinator), s (server), v (verifier). Without `for …` a fault lasts until it is healed.
+shortened: w2, c (coordinator), s (server), v (verifier). Without `for …` a fault lasts until it is healed. `spare` are
+those who may be added.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from chaos.fault_kinds.base import SINGLE_ROLES, nearest
 from chaos.faults import AnyFault, Fault
-from services.events import COORDINATOR, SERVER, VERIFIER
+from services.events import COORDINATOR, SERVER, VERIFIER, worker_id
 from training.errors import ConfigurationError
 
 UNTIL_HEALED_MS = 1e9
 NOW = {"at_ms": 0.0}
-_ROLE_FAULTS = ("kill", "pause")
+ADD = "add"
+_ROLE_FAULTS = ("kill", "pause", ADD)
 _SHORT = {"c": COORDINATOR, "s": SERVER, "v": VERIFIER}
 _ARROWS = re.compile(r"\s*(<->|↔|\||->|→|>)\s*")
 _BOTH_WAYS = ("<->", "↔", "|")
@@ -30,7 +33,7 @@ _MS = {"ms": 1.0, "s": 1000.0, "": 1.0}
 _KIB_PER_S = {"kib/s": 1.0, "kb/s": 1.0, "mib/s": 1024.0, "mb/s": 1024.0, "": 1.0}
 
 
-def hand_fault(words: Sequence[str], roles: Collection[str]) -> AnyFault:
+def hand_fault(words: Sequence[str], roles: Collection[str], spare: Collection[str] = ()) -> AnyFault:
     """The fault that these words mean. Raises ConfigurationError with what would be understood."""
     if len(words) < 2:
         raise ConfigurationError("say whom and what, such as: worker-1→worker-2 latency 100ms, or: worker-2 kill")
@@ -38,6 +41,9 @@ def hand_fault(words: Sequence[str], roles: Collection[str]) -> AnyFault:
     rest, lasts_ms = _lasting(rest)
     if _ARROWS.search(target):
         document = _of_link(target, kind, rest, lasts_ms, roles)
+    elif kind == ADD:
+        _nothing(kind, rest)
+        document = {"kind": ADD, "target": _newcomer(target, roles, spare), "step": 1}  # whatever step it is by then
     else:
         document = _of_role(target, kind, rest, lasts_ms, roles)
     return _checked(document)
@@ -125,10 +131,22 @@ def _amount(text: str, units: dict[str, float]) -> float:
     return float(found[1]) * units[found[2].lower()]
 
 
+def _newcomer(word: str, roles: Collection[str], spare: Collection[str]) -> str:
+    name = _full_name(word)
+    if name in roles:
+        raise ConfigurationError(f"{name} is in this testbed already; `gradstorm heal` starts again who is dead")
+    free = sorted(set(spare) - set(roles), key=worker_id)
+    if name not in free:
+        raise ConfigurationError(f"cannot add {word!r}; what can be added here: {', '.join(free) or 'nobody'}")
+    return name
+
+
+def _full_name(word: str) -> str:
+    return f"worker-{word[1:]}" if re.fullmatch(r"w\d+", word) else _SHORT.get(word, word)
+
+
 def _role(word: str, roles: Collection[str]) -> str:
-    name = _SHORT.get(word, word)
-    if re.fullmatch(r"w\d+", word):
-        name = f"worker-{word[1:]}"
+    name = _full_name(word)
     if name not in roles:
         kind = "role" if name in SINGLE_ROLES else "such role"
         raise ConfigurationError(f"no {kind} {word!r} in this testbed{nearest(name, sorted(roles))}")

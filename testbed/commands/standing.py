@@ -79,6 +79,7 @@ def inject(
 
     On a link (a→b, or a↔b for both directions; a->b and a<->b do as well): latency 100ms, jitter 50ms,
     bandwidth 64KiB/s, partition, reset, flap. On a role: kill, pause. `for 5s` ends it by itself.
+    `worker-5 add` starts one more worker; it takes part as soon as it is ready.
     """
     from testbed.hand.control import ask, find_standing
 

@@ -2,13 +2,14 @@
 
 The same containers as those of a run, from the same specs (`ContainerPlace`), written to `compose.yml` in the run
 folder: first Toxiproxy and the networks, then all roles of the first cast in one call. What is launched later (who was
-killed) is started by the SDK. All of it carries our labels and goes by them.
+killed, who is added) is started by the SDK. All of it carries our labels and goes by them.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from services.any_config import SHARDS
 from services.shell.options import TOKEN_VARIABLE
 from testbed.containers.compose_file import compose, compose_text
 from testbed.containers.container import ContainerSpec, ContainerState
@@ -19,6 +20,7 @@ from testbed.engines.local_cast import first_cast
 
 COMPOSE_FILE = "compose.yml"
 _UP_S = 120.0
+_SPARE = 4
 
 
 class ComposePlace(ContainerPlace):
@@ -32,7 +34,7 @@ class ComposePlace(ContainerPlace):
         return f"gradstorm-{self._whose.run_id}".lower()
 
     def start(self, role: str, launch: int, driver: str) -> None:
-        if launch > 1:
+        if launch > 1 or role not in first_cast(self._plan):
             super().start(role, launch, driver)
             return
         self._running[role] = False
@@ -41,6 +43,16 @@ class ComposePlace(ContainerPlace):
         self._ids[role] = first[role].name  # a role may be heard before compose returns
         if set(first) == set(first_cast(self._plan)):
             self._in_lane(_TOGETHER, self._start_first)
+
+    @property
+    def spare(self) -> tuple[str, ...]:
+        """Workers that may be added: links are laid for them, since a role is told its proxies when it starts."""
+        workers = self._plan.config.workers
+        strategy = self._plan.config.strategy
+        return () if strategy == SHARDS else tuple(f"worker-{workers + more}" for more in range(1, _SPARE + 1))
+
+    def _whole_cast(self) -> tuple[str, ...]:
+        return (*super()._whole_cast(), *self.spare)
 
     def _start_first(self) -> None:
         roles = self._first or {}

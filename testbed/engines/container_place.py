@@ -258,11 +258,15 @@ class ContainerPlace:
         at = state.address_on(self._network("links"))
         self._links = ProxiedLinks(state.published[_API_PORT], self._plan.config.seed, self._loop, self._ears)
         self._links.open(
-            whole_cast(self._plan),
+            self._whole_cast(),
             listen_at=lambda number: f"{at}:{_FIRST_PORT + number}",
             leads_to=lambda role: f"{role}:{ROLE_PORT}",
             wait=Waiting(_READY_S, lambda seconds: void(self._closing.wait(seconds))),
         )
+
+    def _whole_cast(self) -> tuple[str, ...]:
+        """Who may ever live here, and needs links."""
+        return whole_cast(self._plan)
 
     def _start(self, role: str, launch: int, driver: str, address: str) -> None:
         self._ids[role] = self._started(self._spec(role, launch, driver, address)).id

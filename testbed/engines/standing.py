@@ -156,7 +156,8 @@ class StandingRun(LocalRun):
 
     async def _inject(self, words: list[str]) -> Answer:
         """Put it on, and wait until it is seen to act."""
-        fault = hand_fault(words, set(self._picture.roles))
+        assert isinstance(self._place, ComposePlace)
+        fault = hand_fault(words, set(self._picture.roles), self._place.spare)
         name = ""
 
         def put_on() -> list[Action]:

@@ -27,7 +27,7 @@ from chaos.actions import (
 from chaos.by_hand import HandDriver
 from chaos.hand_words import hand_fault
 from services.events import COORDINATOR
-from services.records import FaultActed, FaultUndone, Healed, Opened
+from services.records import FaultActed, FaultUndone, Healed, Opened, Proven
 from testbed.hand.request import standing_scenario
 
 ROLES = ("coordinator", "worker-1", "worker-2", "verifier")
@@ -138,3 +138,21 @@ def test_it_never_says_that_all_is_healed_and_ends_when_told(driver: HandDriver)
     assert ended[-1] == AbortRun("taken down")
     assert driver.handle(30.0, RoleExited(COORDINATOR, 1, 0)) == []
     assert driver.state_of(name) in ("undone", "missed")
+
+
+def test_a_worker_is_added_and_from_then_on_healed_as_the_others(driver: HandDriver) -> None:
+    name, actions = driver.inject(10.0, hand_fault(("w3", "add"), ROLES, ("worker-3",)))
+    assert name == "1-add-worker-3"
+    assert Launch("worker-3") in actions
+    assert driver.absent == ("worker-3",)
+    assert driver.heal(11.0) == []  # it is on its way
+    up = driver.handle(12.0, RoleLaunched("worker-3", 1))
+    assert told(up) == [FaultActed]
+    assert told(opened(driver, 2, 13.0)) == []  # no step waits for it
+    proved = driver.handle(14.0, RoleObserved(COORDINATOR, Proven(3, 3, 2, 2, "digest", "digest")))
+    assert told(proved) == [FaultUndone]
+    assert not driver.absent
+    assert not driver.active_faults
+    driver.inject(20.0, hand_fault(("w3", "kill"), (*ROLES, "worker-3")))
+    driver.handle(21.0, RoleExited("worker-3", 1, 137))
+    assert driver.heal(22.0) == [Launch("worker-3")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaos.fault_kinds.links import Bandwidth, Jitter, Latency, Partition, Reset
-from chaos.fault_kinds.roles import Kill, Pause
+from chaos.fault_kinds.roles import AddWorker, Kill, Pause
 from chaos.hand_words import UNTIL_HEALED_MS, hand_fault
 from training.errors import ConfigurationError
 
@@ -69,3 +69,31 @@ def test_what_is_not_understood_is_said(words: tuple[str, ...], told: str) -> No
     with pytest.raises(ConfigurationError) as refused:
         hand_fault(words, ROLES)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["worker-13", "w13"])
+def test_a_worker_may_be_added(word: str) -> None:
+    fault = hand_fault((word, "add"), ROLES, ("worker-13", "worker-14"))
+    assert isinstance(fault, AddWorker)
+    assert fault.target == "worker-13"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("w2", "add"), "worker-2 is in this testbed already; `gradstorm heal`"),
+        (("w99", "add"), "cannot add 'w99'; what can be added here: worker-13, worker-14"),
+        (("server", "add"), "cannot add 'server'"),
+        (("w13", "add", "now"), "add takes no 'now'"),
+        (("w13", "kill"), "no such role 'w13' in this testbed"),
+    ],
+)
+def test_who_cannot_be_added(words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        hand_fault(words, ROLES, ("worker-13", "worker-14"))
+    assert told in str(refused.value)
+
+
+def test_nobody_can_be_added_to_shards() -> None:
+    with pytest.raises(ConfigurationError, match="what can be added here: nobody"):
+        hand_fault(("shard-3", "add"), ("coordinator", "shard-1", "shard-2", "verifier"))

@@ -98,6 +98,20 @@ def left_of(docker: Docker, run_id: str) -> list[str]:
     return [one.name for one in docker.containers(run_id=run_id)] + list(docker.networks(run_id=run_id))
 
 
+def test_a_worker_is_added(home: Path) -> None:
+    name = up("--pace-ms", "50", "--strategy", "ps")
+    refused = gradstorm("inject", "worker-9", "add")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "what can be added here: worker-3, worker-4, worker-5, worker-6" in refused.stderr
+    assert "fault 1-add-worker-3 acted" in done("inject", "worker-3", "add")
+    assert wait_until(lambda: status(name)["members"] == 3, BOUND_S)
+    assert wait_until(lambda: status(name)["faults"]["1-add-worker-3"] == "undone", BOUND_S)
+    assert "affected" in done("inject", "w3→server", "latency", "100ms")
+    assert done("heal") == "healed: 2-latency\n"
+    said = done("down")
+    assert "nothing violated" in said
+
+
 @pytest.mark.matrix  # it takes a minute, and a machine that is not too busy for 50 ms a step
 def test_up_broken_healed_and_down(home: Path, docker: Docker) -> None:
     name = up("--pace-ms", "50")
