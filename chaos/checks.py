@@ -30,11 +30,7 @@ CHECKPOINTS_KEPT = 3
 
 def problems(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong with the scenario, in the order of its text; empty when it can be run."""
-    found: list[Problem] = list(strategy_problems(scenario))
-    for index, fault in enumerate(scenario.faults):
-        found += role_problems(scenario, index, fault)
-        found += _point_problems(scenario, index, fault)
-        found += _own_problems(scenario, index, fault)
+    found = [*strategy_problems(scenario), *fault_problems(scenario)]
     if not found:  # the rest needs points that make sense
         if scenario.sharded:
             found += once_only_problems(scenario)
@@ -44,6 +40,16 @@ def problems(scenario: Scenario) -> list[Problem]:
         found += _once_only_problems(scenario)
         found += _clean_problems(scenario)
     found += _whole_problems(scenario)
+    return found
+
+
+def fault_problems(scenario: Scenario) -> list[Problem]:
+    """What is wrong with each fault by itself, whatever the others are."""
+    found: list[Problem] = []
+    for index, fault in enumerate(scenario.faults):
+        found += role_problems(scenario, index, fault)
+        found += _point_problems(scenario, index, fault)
+        found += _own_problems(scenario, index, fault)
     return found
 
 

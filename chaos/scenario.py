@@ -26,6 +26,7 @@ from chaos.faults import Fault, cannot, fault_names
 from chaos.membership import expected_joins
 from chaos.problem import Problem
 from chaos.shard_setup import ShardTrainingSetup, TokensSetup
+from chaos.sound_parts import sense_beside
 from chaos.training_setup import DatasetSetup, ModelSetup, TrainingSetup
 from chaos.yaml_text import MarkedYaml, YamlError, load_marked
 from services.any_config import SHARDS, AnyStrategy
@@ -127,7 +128,8 @@ def parse_scenario(text: str, source: str) -> Scenario:
         scenario = Scenario.model_validate(marked.data)
     except ValidationError as error:
         found = [explain(item, Scenario, marked.data) for item in error.errors(include_url=False)]
-        raise ScenarioError(_located(without_echoes(found), marked, source)) from error
+        beside = sense_beside([problem.path for problem in found], marked.data, Scenario)
+        raise ScenarioError(_located(without_echoes(found) + beside, marked, source)) from error
     found = problems(scenario)
     if found:
         raise ScenarioError(_located(found, marked, source))
