@@ -12,7 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -91,7 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception:  # noqa: BLE001 - Python's own exit code for it, 1, means here that an invariant was violated
         traceback.print_exc()
         code = _complain("this is an error of Gradstorm's own; please report it with the lines above", ExitCode.CRASHED)
+    if code == ExitCode.INTERRUPTED:
+        _end_at_once(code)
     sys.exit(code)
+
+
+def _end_at_once(code: int) -> NoReturn:
+    """With this code. Python itself would end by the signal, without one, where Ctrl-C came during an `exec`."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -99,7 +109,7 @@ def run_command(arguments: Sequence[str]) -> int:
     from training.errors import GradstormError
 
     try:
-        code = app(list(arguments), prog_name="gradstorm", standalone_mode=False)
+        return _invoked(list(arguments))
     except TyperException as error:
         message = _message_of(error)
         if not message:  # a bare command: its help has been printed
@@ -116,8 +126,17 @@ def run_command(arguments: Sequence[str]) -> int:
     except MemoryError as error:
         return _complain(f"not enough memory: {error or 'Python has none left'}", ExitCode.ENVIRONMENT)
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", ExitCode.INTERRUPTED)
-    return int(code or 0)
+        return _complain("interrupted; no process is left", ExitCode.INTERRUPTED)
+
+
+def _invoked(arguments: list[str]) -> int:
+    """Not by calling `app`, which makes codes of its own of an interruption and of a reader that is gone."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("gradstorm", arguments) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as ended:
+        return int(ended.exit_code)
 
 
 def _code_of(error: Exception) -> ExitCode:

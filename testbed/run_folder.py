@@ -178,6 +178,11 @@ def already_there(path: Path) -> ConfigurationError:
     return ConfigurationError(f"the run folder {path} exists already; give --out another name, or remove it")
 
 
+def left_of(folder: Path) -> str:
+    """What to say of the folder of a run that was interrupted."""
+    return f"what there is of the run is in {folder}" if folder.exists() else "the run had not begun"
+
+
 def find_run(name: str) -> RunFolder:
     """The run that `name` means: a folder, an id under the home, a unique beginning of one, or "latest"."""
     direct = Path(name)
@@ -224,7 +229,11 @@ def prune(keep: int) -> list[RunSummary]:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a document durably and all at once. Raises RunFolderError."""
-    content = json.dumps(document, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
+    write_whole(path, json.dumps(document, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Whoever is interrupted leaves the old file or the new one. Raises RunFolderError."""
     temporary = str(path.with_name(f".{path.name}.tmp"))
     plan = (
         WriteFile(temporary, content),

@@ -98,14 +98,14 @@ def _seeded(committed: Committed, seed: int) -> Committed:
 def _told(documents: dict[int, dict[str, Any]], home: Path) -> tuple[dict[str, Any], list[str]]:
     """The document and the lines of one seed, or of several together (also written to seeds.json and seeds.csv)."""
     from testbed.experiments import seeds, summary
-    from testbed.run_folder import write_json
+    from testbed.run_folder import write_json, write_whole
 
     if len(documents) == 1:
         (document,) = documents.values()
         return document, [*summary.table_of(document), f"summary.json and summary.csv are below {home}"]
     together = seeds.document_of(documents)
     write_json(home / "seeds.json", together)
-    (home / "seeds.csv").write_text(seeds.csv_of(together), encoding="utf-8")
+    write_whole(home / "seeds.csv", seeds.csv_of(together).encode())
     return together, [*seeds.table_of(together), f"seeds.json and seeds.csv are in {home}"]
 
 
@@ -157,7 +157,7 @@ def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner)
     from testbed.api import one_blas_thread
     from testbed.experiments import baseline as central
     from testbed.experiments.summary import csv_of, document_of
-    from testbed.run_folder import write_json
+    from testbed.run_folder import write_json, write_whole
 
     wanted, left_out = runner.able(matrix, only, committed)
     runner.rows.home.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def _run(committed: Committed, matrix: Matrix, only: list[str], runner: _Runner)
     document["left_out"] = left_out
     document["exit_code"] = int(_exit_code(document))
     write_json(runner.rows.home / "summary.json", document)
-    (runner.rows.home / "summary.csv").write_text(csv_of(document), encoding="utf-8")
+    write_whole(runner.rows.home / "summary.csv", csv_of(document).encode())
     return document
 
 

@@ -50,6 +50,10 @@ def matrix(
         for row in run_cells(wanted, engine, folder):
             rows.append(row)
             typer.echo("\n".join(_lines(row)), err=as_json)
+    except KeyboardInterrupt:
+        left = f"; what there is of the next one is below {folder}" if folder.is_dir() and any(folder.iterdir()) else ""
+        typer.echo(f"interrupted after {len(rows)} of {len(wanted)} runs{left}", err=True)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     finally:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

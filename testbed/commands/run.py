@@ -117,6 +117,7 @@ def _carry_out(
     from testbed.api import carry_out
     from testbed.live import make_sink
     from testbed.results import batch_note
+    from testbed.run_folder import left_of
     from testbed.run_lines import report_lines
 
     prepared = prepare()
@@ -127,9 +128,7 @@ def _carry_out(
         with _neighbours_resting(prepared), make_sink(_picture(prepared)) as sink:
             result = carry_out(prepared, _as_sink(sink))
     except KeyboardInterrupt:
-        where = prepared.folder_path
-        left = f"what there is of the run is in {where}" if where.exists() else "the run had not begun"
-        _say(f"interrupted; no process is left, {left}")
+        _say(f"interrupted; no process is left, {left_of(prepared.folder_path)}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     document = result.document | (compare(result) if compare else {})
     if as_json:

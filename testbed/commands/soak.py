@@ -33,7 +33,7 @@ def soak(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
     """Disturb one long run from a seed. Exit code 0: no violation, all samples accounted for, nothing grows."""
-    from testbed.run_folder import folder_for
+    from testbed.run_folder import folder_for, left_of
     from testbed.soaking import pace_s, soaked
 
     def say(text: str) -> None:
@@ -48,7 +48,11 @@ def soak(
     command = shlex.join([*parts, "--engine", engine, "--strategy", strategy])
     typer.echo(command, err=as_json)
     began_s = time.monotonic()
-    result = soaked(seed, faults, engine, strategy, folder, say)
+    try:
+        result = soaked(seed, faults, engine, strategy, folder, say)
+    except KeyboardInterrupt:
+        say(f"interrupted; no process is left, {left_of(folder)}")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     seconds = time.monotonic() - began_s
     if as_json:
         typer.echo(json.dumps(_document(command, result, seconds), indent=2, sort_keys=True))

@@ -111,6 +111,7 @@ def _sweep(plan: SweepPlan, pool: Pool | None, folder: Path, as_json: bool) -> E
 def _look_into(outcome: Outcome, plan: SweepPlan, folder: Path, small: bool) -> dict[str, Any]:
     """What is said of a run that did not pass; its schedule, made small where that works, is written down."""
     from chaos.scenario import scenario_yaml
+    from testbed.run_folder import write_whole
     from testbed.sweeping import shrunk
     from training.errors import ConfigurationError
 
@@ -124,7 +125,7 @@ def _look_into(outcome: Outcome, plan: SweepPlan, folder: Path, small: bool) -> 
             _say("it does not go wrong again in the simulator; the schedule is written as it was")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{scenario.name}-{outcome.strategy}.yaml"
-    path.write_text(scenario_yaml(scenario), encoding="utf-8")
+    write_whole(path, scenario_yaml(scenario).encode())
     parts = ["gradstorm", "run", str(path), "--engine", plan.engine if not tries else "sim"]
     parts += ["--strategy", outcome.strategy, *(part for name in plan.plants for part in ("--plant", name))]
     return {

@@ -8,11 +8,13 @@ one machine are equal digit for digit, and that is what sharded runs are compare
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.places import read_file
+from testbed.run_folder import write_whole
 from training.baseline import BaselineResult, run_baseline
 from training.baseline_files import (
     CONFIG_FILE,
@@ -27,9 +29,7 @@ from training.baseline_files import (
 )
 from training.corpora import load_corpus
 from training.digest import array_digest
-from training.disk import Rename, SyncFile, WriteFile, apply_all
 from training.errors import ConfigurationError, DataError
-from training.real_disk import RealDisk
 from training.tokens import Corpus, evaluation_batch
 
 TOLERANCE = 1e-9
@@ -112,11 +112,14 @@ def document_of(committed: Committed, result: BaselineResult, again: BaselineRes
 
 
 def write(committed: Committed, result: BaselineResult) -> list[Path]:
-    """Replace the committed files by what was measured now, each whole or not at all."""
+    """Replace the committed files by what was measured now, all of them: whoever interrupts waits for the last one."""
     baseline = committed.baseline
     written = []
-    for name, content in baseline_files(baseline.config, baseline.corpus, committed.corpus, result).items():
-        path = str(committed.folder / name)
-        apply_all(RealDisk(), (WriteFile(path + ".tmp", content), SyncFile(path + ".tmp"), Rename(path + ".tmp", path)))
-        written.append(Path(path))
+    held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        for name, content in baseline_files(baseline.config, baseline.corpus, committed.corpus, result).items():
+            write_whole(committed.folder / name, content)
+            written.append(committed.folder / name)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
     return written

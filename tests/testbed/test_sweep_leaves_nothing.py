@@ -67,4 +67,4 @@ def test_ctrl_c_while_the_processes_start_is_quiet(tmp_path: Path) -> None:
         os.killpg(driver.pid, signal.SIGINT)
         assert driver.wait(30.0) == 130
         assert wait_until(lambda: not alive(pool), 5.0), alive(pool)
-    assert (tmp_path / "err").read_text() == ""
+    assert (tmp_path / "err").read_text() == "gradstorm: interrupted; no process is left\n"
