@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from dataclasses import fields
@@ -69,9 +70,10 @@ def schema_json() -> str:
 
 def _kind(kind: type) -> Json:
     hints = get_type_hints(kind)
+    said = inspect.cleandoc(kind.__doc__ or "")  # from Python 3.13 on the compiler takes the indent away
     properties = {item.name: _value(hints[item.name]) for item in fields(kind) if not _is_array(hints[item.name])}
     return {
-        "description": (kind.__doc__ or "").strip() if not (kind.__doc__ or "").startswith(kind.__name__) else "",
+        "description": "" if said.startswith(kind.__name__) else said,
         "type": "object",
         "properties": properties,
         "required": sorted(properties),
