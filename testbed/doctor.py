@@ -14,13 +14,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
+from testbed.doctor_containers import examine_containers
+from testbed.doctor_finding import Finding
 from testbed.environment import blas, installed
 from testbed.run_folder import runs_home
-
-Level = Literal["ok", "warning", "failure", "absent"]
 
 _DISK_MIN_BYTES = 1 << 30
 _MEMORY_MIN_BYTES = 1 << 30
@@ -28,20 +26,8 @@ _DESCRIPTORS_MIN = 512
 _GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found. `advice` is empty when there is nothing to do."""
-
-    name: str
-    level: Level
-    value: str
-    advice: str = ""
-
-
 def examine() -> list[Finding]:
     """Run every check. A check that cannot be made is a finding too, never an exception."""
-    from testbed.doctor_containers import examine_containers
-
     return [*(_made(check) for check in CHECKS), *examine_containers(os.environ)]
 
 

@@ -17,7 +17,7 @@ from testbed.containers.docker_errors import DockerError, ImageMissing
 from testbed.containers.image_source import why_stale
 from testbed.containers.labels import Ownership, this_owner, why_left_over
 from testbed.containers.toxiproxy_process import BINARY_VARIABLE, find_toxiproxy
-from testbed.doctor import Finding
+from testbed.doctor_finding import Finding
 from testbed.engines.container_place import BASE_VARIABLE, IMAGE_VARIABLE, TOXIPROXY_VARIABLE, images
 from training.errors import ConfigurationError
 

@@ -11,8 +11,8 @@ import pytest
 
 from testbed.containers.image_source import source_hash, why_stale
 from testbed.containers.labels import Ownership, this_owner
-from testbed.doctor import Finding
 from testbed.doctor_containers import examine_containers, ready_for
+from testbed.doctor_finding import Finding
 from tests.testbed.containers.conftest import Yard
 
 ROOT = Path(__file__).resolve().parents[3]
