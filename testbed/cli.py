@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """With this code. Python itself would end by the signal, without one, where Ctrl-C came during an `exec`."""
+    """With this code. Under `python -m` Python ends by the signal, without one, where Ctrl-C came in an `exec`."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     sys.stderr.flush()

@@ -81,20 +81,17 @@ def test_a_reader_that_is_gone_is_no_violation(tmp_path: Path) -> None:
 
 
 def test_interrupted_in_the_middle_of_an_import_it_has_its_code(tmp_path: Path) -> None:
-    """Dataclasses are made by `exec`, and Python ends by the signal where Ctrl-C was not caught inside of that."""
-    script = tmp_path / "script.py"
-    script.write_text(
+    """Dataclasses are made by `exec`; there `python -m` takes Ctrl-C for uncaught, whoever catches it further out."""
+    (tmp_path / "interrupted.py").write_text(
         "from testbed import cli\n"
-        "import os, signal\n"
-        "def interrupted(_):\n"
-        "    exec('os.kill(os.getpid(), signal.SIGINT)\\nwhile True: pass', globals())\n"
-        "cli._invoked = interrupted\n"
+        "def invoked(arguments):\n"
+        "    exec('raise KeyboardInterrupt')\n"
+        "cli._invoked = invoked\n"
         "cli.main(['runs', 'list'])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=60.0, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    words = [sys.executable, "-m", "interrupted"]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60.0, check=False)
     assert (ended.returncode, ended.stderr) == (130, "gradstorm: interrupted; no process is left\n")
 
 
