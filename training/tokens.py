@@ -9,6 +9,7 @@ Duty of the caller: keep the new state only once the step is committed, so that 
 Pure: a text comes in as a string or bytes, whoever has files reads them.
 """
 
+import codecs
 import hashlib
 import json
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from training.generator import GeneratorState, generator_state, set_generator
 Level = Literal["character", "byte"]
 
 BYTE_VALUES = 256
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # that of UTF-32-LE begins as the first
+_INSTEAD = "convert it to UTF-8, or read it at byte level"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,7 @@ class TokenBatch:
 
 def text_corpus(name: str, text: str | bytes, level: Level = "character", held_out: float = 0.0) -> Corpus:
     """A text as tokens. Characters are numbered in the order of their code points; bytes (UTF-8) are 0 .. 255.
+    A byte order mark at its beginning is left out at character level, and taken as it is at byte level.
 
     held_out: share (0 .. 0.5) of the tokens, at the end, that is evaluated on and not trained on; 0 evaluates on all of
     the text, which is what a text too short to part with anything needs. Raises DataError for an empty text, one
@@ -152,14 +156,22 @@ def evaluation_batch(tokens: IntArray, count: int, context: int) -> TokenBatch:
 
 
 def _characters(name: str, text: str | bytes) -> str:
-    if isinstance(text, str):
-        return text
+    """Without a byte order mark, which says how a file is written and is no character of its text."""
+    if isinstance(text, bytes):
+        text = _decoded(name, text)
+    text = text.removeprefix("\ufeff")
+    if "\0" in text:
+        raise DataError(f"text {name} holds zero characters, as UTF-16 read as UTF-8 does; {_INSTEAD}")
+    return text
+
+
+def _decoded(name: str, content: bytes) -> str:
     try:
-        return text.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"text {name} is no UTF-8 at byte {error.start}; convert it, or read it at byte level"
-        ) from error
+        if content.startswith(_WIDE_MARKS):
+            raise DataError(f"text {name} begins with the byte order mark of UTF-16 or UTF-32; {_INSTEAD}") from error
+        raise DataError(f"text {name} is no UTF-8 at byte {error.start}; {_INSTEAD}") from error
 
 
 def _parted(name: str, vocabulary_size: int, tokens: IntArray, symbols: tuple[str, ...], held_out: float) -> Corpus:

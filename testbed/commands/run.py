@@ -39,7 +39,7 @@ def run(
     data: Annotated[
         str | None, typer.Option(help="blobs, digits, a .csv or .npz file; of shards: sample or synthetic.")
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Of shards: a text file to train on.")] = None,
+    text: Annotated[str | None, typer.Option(help="Of shards: a text file to train on, in UTF-8.")] = None,
     model: Annotated[str | None, typer.Option(help="softmax, mlp, or mlp:<hidden units>.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps to commit.")] = None,
     batch: Annotated[int | None, typer.Option(help="Batch size, per worker or global as the scenario has it.")] = None,

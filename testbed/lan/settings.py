@@ -68,7 +68,7 @@ def _texts(attach: str) -> list[str]:
     path = Path(attach)
     if ("=" not in attach and ":" not in attach) or os.path.isfile(path):
         try:
-            lines = read_file(path, "--attach").decode().splitlines()
+            lines = read_file(path, "--attach").decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"cannot read --attach {attach}: {error}") from error
         return [text for line in lines if (text := line.partition("#")[0].strip())]

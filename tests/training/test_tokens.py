@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,11 @@ def test_bytes_by_hand() -> None:
     assert text_corpus("x", b"\xff\x00", "byte").train.tolist() == [255, 0]
 
 
-@given(st.text(min_size=2).filter(lambda text: len(set(text)) > 1))
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), min_size=2).filter(
+        lambda text: len(set(text)) > 1
+    )
+)
 def test_a_text_can_be_read_back(text: str) -> None:
     corpus = text_corpus("any", text)
     assert "".join(corpus.symbols[token] for token in corpus.train) == text
@@ -52,6 +57,24 @@ def test_held_out_tokens_are_not_trained_on() -> None:
     assert corpus.train.tolist() == list(range(8))
     assert corpus.evaluation.tolist() == [8, 9]
     assert len(text_corpus("two", "ab", held_out=0.01).evaluation) == 1
+
+
+@pytest.mark.parametrize("marked", ["\ufeffto be or not", "\ufeffto be or not".encode()])
+def test_a_byte_order_mark_is_no_character(marked: str | bytes) -> None:
+    plain = text_corpus("plain", "to be or not")
+    assert text_corpus("marked", marked).sha256 == plain.sha256
+    assert "\ufeff" in text_corpus("within", "to be\ufeff or not").symbols
+    assert text_corpus("marked", marked, "byte").train[:3].tolist() == [0xEF, 0xBB, 0xBF]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-be"])
+def test_a_text_in_utf_16_is_refused_by_that_name(encoding: str) -> None:
+    content = "to be or not to be".encode(encoding)
+    with pytest.raises(DataError, match=r"text own\.txt .*UTF-16.*convert it to UTF-8, or read it at byte level"):
+        text_corpus("own.txt", content)
+    assert len(text_corpus("own.txt", content, "byte").train) == len(content)
+    with pytest.raises(DataError, match="byte order mark"):
+        text_corpus("own.txt", codecs.BOM_UTF16_BE + "to be".encode("utf-16-be"))
 
 
 @pytest.mark.parametrize("level", ["character", "byte"])
