@@ -87,6 +87,7 @@ class GradientExactness(Invariant):
         self.figures = Figures()
         self._block: list[Step] = []
         self._block_steps = 0
+        self._unjudged: set[int] = set()  # id of each step of the block of which something could not be judged
 
     def on_complete(self, step: Step) -> None:
         reference = self.ledger.reference
@@ -123,6 +124,7 @@ class GradientExactness(Invariant):
     def _judge_steps(self, steps: list[Step]) -> None:
         reference = self.ledger.reference
         assert reference is not None
+        self._unjudged = set()
         questions = []
         for step in steps:
             assert step.before is not None
@@ -138,7 +140,8 @@ class GradientExactness(Invariant):
         for place, step in enumerate(steps):
             if step.committed.skip:
                 self._judge_skip(step, answers.unions[place])
-            step.lineage.checked.add(step.number)
+            if id(step) not in self._unjudged:
+                step.lineage.checked.add(step.number)
 
     def _judge_values(self, steps: list[Step], taken: list[int], answers: Answers) -> None:
         """The reduced values of the steps at `taken`."""
@@ -152,7 +155,7 @@ class GradientExactness(Invariant):
         errors = _errors(values, own)
         self.figures.add(errors, _smallest_bugs(answers)[taken], floors)
         self.checks += len(taken)
-        blind = self._blind([steps[place].number for place in taken], own, floors)
+        blind = self._blind([steps[place] for place in taken], own, floors)
         for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors) & ~blind).tolist():
             reduced = steps[taken[row]].reduced
             assert reduced is not None
@@ -175,15 +178,21 @@ class GradientExactness(Invariant):
                     role = worker_role(workers[at])
         self.violated(step.number, role, f"the reduced gradient {differs}{how}", step.entry.seq)
 
-    def _blind(self, numbers: list[int], own: Array, floors: Array) -> npt.NDArray[np.bool_]:
-        """Which gradients, of the steps of these numbers, cannot be judged: rounding alone may make as much."""
+    def _blind(self, steps: list[Step], own: Array, floors: Array) -> npt.NDArray[np.bool_]:
+        """Which gradients, of these steps, cannot be judged: rounding alone may make as much."""
         assert self.ledger.reference is not None
         largest = np.maximum(_largest(own), self.ledger.reference.scale)
         blind = ~(TOLERANCE_FLOORS * floors <= TOLERANCE_SHARE_MAX * largest)
         for row in np.flatnonzero(blind).tolist():
             tolerance = f"rounding alone may make {TOLERANCE_FLOORS * float(floors[row]):.3g} of a gradient"
-            self.cannot_say(f"step {numbers[row]}: its parameters are so large that {tolerance}")
+            self._unjudgeable(steps[row], f": its parameters are so large that {tolerance}")
         return blind
+
+    def _unjudgeable(self, step: Step, why: str) -> None:
+        """It counts as a step that was not checked; why is said once."""
+        if id(step) not in self._unjudged:
+            self._unjudged.add(id(step))
+            self.cannot_say(f"step {step.number}{why}")
 
     def _judge_contributions(self, steps: list[Step], taken: list[int], answers: Answers) -> None:
         """Every contribution to these steps that was recorded whole."""
@@ -200,7 +209,7 @@ class GradientExactness(Invariant):
         own, floors = answers.groups[rows], answers.group_floors[rows]
         errors = _errors([gradient for _, _, _, gradient in found], own)
         self.checks += len(found)
-        blind = self._blind([step.number for step, _, _, _ in found], own, floors)
+        blind = self._blind([step for step, _, _, _ in found], own, floors)
         for row in np.flatnonzero(~(errors <= TOLERANCE_FLOORS * floors) & ~blind).tolist():
             step, worker, _, gradient = found[row]
             role = worker_role(worker)
@@ -258,9 +267,9 @@ class GradientExactness(Invariant):
             elif unseen and float(np.abs(own).max(initial=0.0)) < FAR_FROM_OVERFLOW:
                 members = ", ".join(worker_role(worker) for worker, _, _ in committed.contributors)
                 what = "the gradient of its samples is finite, so a contribution was not; none is recorded whole"
-                self.cannot_say(f"step {step.number} was skipped: {what}, of {members}")
+                self._unjudgeable(step, f" was skipped: {what}, of {members}")
         elif unseen:
-            self.cannot_say(f"step {step.number} was skipped, and what was not finite about it was not recorded")
+            self._unjudgeable(step, " was skipped, and what was not finite about it was not recorded")
         elif np.isfinite(replay_contributions(step)).all():
             self.violated(step.number, blamed, "skipped although all contributions are finite", step.entry.seq)
 

@@ -118,7 +118,10 @@ def test_a_skip_names_the_offender() -> None:
 
 
 def test_a_skip_that_left_no_evidence_is_unknown() -> None:
-    assert_unknown(HonestRun(Plan(spoils={3: 1}, whole=False)), "step 3 was skipped", NAME)
+    run = HonestRun(Plan(spoils={3: 1}, whole=False))
+    assert_unknown(run, "step 3 was skipped", NAME)
+    document = run.judge()
+    assert document["steps_checked"] == document["steps_committed"] - 1
 
 
 def test_nan_in_the_reduced_value_is_no_agreement() -> None:
@@ -155,7 +158,11 @@ def test_where_rounding_alone_makes_as_much_as_a_gradient_nothing_is_proved(
     model: ModelConfig, learning_rate: float
 ) -> None:
     """A diverged run: any gradient would be within the tolerance, or, where that overflows, none."""
-    assert_unknown(HonestRun(Plan(model=model, learning_rate=learning_rate)), "so large that rounding alone", NAME)
+    run = HonestRun(Plan(model=model, learning_rate=learning_rate))
+    assert_unknown(run, "so large that rounding alone", NAME)
+    document = run.judge()
+    assert document["steps_checked"] < document["steps_committed"]
+    assert any("committed steps were checked; the first that was not: 2" in why for why in document["reasons"])
 
 
 @pytest.mark.parametrize("learning_rate", [50.0, 1e4])
