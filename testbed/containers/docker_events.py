@@ -1,7 +1,8 @@
 """What the daemon says of the containers of one run, as it happens, on a thread of its own.
 
-The daemon's stream never times out and may break; it is then opened again from the last event that was seen, so that
-none is lost and none comes twice.
+The daemon's stream never times out and may break; it is then opened again from before the last event that was seen,
+so that none is lost and none comes twice. Events come nearly in the order of their times: the daemon takes the time of
+each before it puts it in line, so that two containers which end together may be told the later one first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from testbed.containers.labels import LAUNCH, ROLE, RUN
 _REOPEN_S = 0.2
 _REOPENED_MAX = 25
 _CLOSE_S = 5.0
+_LATE_NS = 10_000_000_000  # so much older than the newest one an event may be when it comes; usual are some 100 us
 _NS_PER_S = 1_000_000_000
 
 
@@ -53,8 +55,8 @@ class EventWatcher:
         self._filters = {"type": ["container"], "label": [f"{RUN}={run_id}"]}
         self._on_event = on_event
         self._on_lost = on_lost
-        self._since_ns = _nanoseconds(docker.now())
-        self._seen: set[tuple[int, str, str]] = set()  # of the last nanosecond
+        self._since_ns = self._newest_ns = _nanoseconds(docker.now())
+        self._seen: set[tuple[int, str, str]] = set()  # of those that may come once more
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._stream: Any = None
@@ -92,7 +94,8 @@ class EventWatcher:
 
     def _follow(self) -> bool:
         """Follow one stream until it ends; whether it gave anything."""
-        since = f"{self._since_ns // _NS_PER_S}.{self._since_ns % _NS_PER_S:09d}"
+        since_ns = self._oldest_ns()
+        since = f"{since_ns // _NS_PER_S}.{since_ns % _NS_PER_S:09d}"
         stream = self._docker.open_events(self._filters, since)
         with self._lock:
             self._stream = stream
@@ -113,13 +116,15 @@ class EventWatcher:
     def _tell(self, document: Any) -> None:
         event = _read_event(document)
         key = (event.at_ns, event.action, event.id)
-        if event.at_ns < self._since_ns or key in self._seen:
+        if event.at_ns < self._oldest_ns() or key in self._seen:
             return
-        if event.at_ns > self._since_ns:
-            self._seen.clear()
-        self._since_ns = event.at_ns
-        self._seen.add(key)
+        self._newest_ns = max(self._newest_ns, event.at_ns)
+        self._seen = {one for one in self._seen if one[0] >= self._oldest_ns()} | {key}
         self._on_event(event)
+
+    def _oldest_ns(self) -> int:
+        """What is older than this has been seen, or was before the watcher."""
+        return max(self._since_ns, self._newest_ns - _LATE_NS)
 
 
 def _read_event(document: Any) -> ContainerEvent:

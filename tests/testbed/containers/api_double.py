@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Answer = Callable[[str, str], tuple[int, bytes]]
-"""(method, path) -> status and body."""
+Answer = Callable[[str, str], tuple[int, bytes | list[bytes]]]
+"""(method, path) -> status and body; a list is streamed, a chunk each."""
 
 
 @contextmanager
@@ -20,9 +20,14 @@ def answering(answer: Answer) -> Iterator[str]:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             status, body = answer(self.command, self.path)
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            if isinstance(body, bytes):
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+            else:
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.wfile.write(b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in (*body, b"")))
 
         do_GET = do_POST = do_PATCH = do_DELETE = _reply
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from testbed.containers.docker_errors import (
     NotRunning,
     NotThere,
 )
+from testbed.containers.docker_events import EventWatcher
 from testbed.containers.docker_target import find_target
 from testbed.engines.base import EngineError
 from tests.testbed.containers.api_double import Answer, answering
@@ -63,6 +65,37 @@ def test_a_hung_daemon_is_said_to_be_hung_within_the_bound() -> None:
         with pytest.raises(DockerHung, match="did not answer in time"):
             Docker.connect({"DOCKER_HOST": f"tcp://127.0.0.1:{silent.getsockname()[1]}"}, timeout_s=0.3)
         assert time.monotonic() - began_s < 3.0
+
+
+def died(role: str, at_ns: int) -> bytes:
+    """An event, as the daemon writes it."""
+    actor = {"ID": role, "Attributes": {"exitCode": "0", "gradstorm.role": role, "gradstorm.launch": "1"}}
+    return json.dumps({"Action": "die", "Actor": actor, "timeNano": at_ns}).encode()
+
+
+def test_two_that_die_together_are_both_told_whichever_the_daemon_tells_first() -> None:
+    """Its stream ends after that, so each is told once more whenever it is opened again."""
+    began_ns = 1_800_000_000_000_000_000
+    stream = [died("coordinator", began_ns + 98_000), died("worker-4", began_ns + 1_000)]
+    opened = threading.Semaphore(0)
+
+    def answer(method: str, path: str) -> tuple[int, bytes | list[bytes]]:
+        if "/events" in path:
+            opened.release()
+            return 200, stream
+        return 200, json.dumps({"Version": "1", "ApiVersion": "1.41", "SystemTime": "2027-01-15T08:00:00Z"}).encode()
+
+    heard: list[str] = []
+    with answering(answer) as address:
+        docker = Docker.connect({"DOCKER_HOST": f"tcp://{address}"}, timeout_s=5.0)
+        watcher = EventWatcher(docker, "run", lambda event: heard.append(event.role), heard.append)
+        try:
+            for _ in range(3):
+                assert opened.acquire(timeout=10.0)
+        finally:
+            watcher.close()
+            docker.close()
+    assert heard == ["coordinator", "worker-4"]
 
 
 def daemon(status: int, message: str) -> Answer:
