@@ -126,7 +126,10 @@ class BoundarySent:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryUsed:
-    """What a shard used: the payload as it was received, its age and the weight that it was scaled by."""
+    """What a shard used: the payload as it was received, its age and the weight that it was scaled by.
+
+    `transit_ms`: how long it was on its way, from the sender's link to ours, where ages are measured; else 0.0.
+    """
 
     shard: int
     incarnation: int
@@ -137,6 +140,7 @@ class BoundaryUsed:
     cut: int
     direction: str
     age: int
+    transit_ms: float
     weight: float
     payload_bytes: int
     payload_sha256: str

@@ -77,7 +77,7 @@ def _boundaries(document: Mapping[str, Any]) -> list[str]:
 
 
 def _how_aged(document: Mapping[str, Any]) -> str:
-    """Nobody but who used it can know a measured age: what is proved is that it is within the bound, and the weight."""
+    """Nobody but who used it can know a measured age: proved is that it is the whole ticks of the time told."""
     return " (measured, not drawn from the seed)" if document.get("ages_are") == "measured" else ""
 
 

@@ -82,7 +82,7 @@ class Shard(ShardLinks):
         self._now_out = []
         match event:
             case Received(source, _, Boundary() as boundary, transit_ms):
-                self._boundary(source, self._aged(boundary, transit_ms))
+                self._boundary(source, self._aged(boundary, transit_ms), transit_ms)
                 self._advance()
             case Received(source, _, message):
                 self._received(source, message)

@@ -43,7 +43,8 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         self._work: ShardWork | None = None
         self._adopting: AdoptShard | None = None
         self._waiting: dict[str, tuple[str, Boundary]] = {}  # timer -> receiver and what it waits with
-        self._early: dict[tuple[str, str, int], Boundary] = {}  # by source, direction, micro-batch: its newest
+        # By source, direction and micro-batch: its newest, and how long that was on its way.
+        self._early: dict[tuple[str, str, int], tuple[Boundary, float]] = {}
 
     @property
     def spec(self) -> ShardSpec:
@@ -68,29 +69,29 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
             return boundary
         return replace(boundary, age=math.floor(transit_ms / staleness.tick_ms))
 
-    def _boundary(self, source: str, boundary: Boundary) -> None:
+    def _boundary(self, source: str, boundary: Boundary, transit_ms: float) -> None:
         """Take a boundary of this attempt; keep one of a newer attempt; refuse all others."""
         key = (boundary.generation, boundary.step, boundary.attempt)
         if self._config is None or boundary.generation < self.generation:
             self._refuse(source, boundary, "old generation")
         elif self._work is None or key > self._work.key:
-            self._keep_early(source, boundary)
+            self._keep_early(source, boundary, transit_ms)
         elif key < self._work.key:
             self._refuse(source, boundary, "late")
         else:
-            self._accept(self._work, source, boundary)
+            self._accept(self._work, source, boundary, transit_ms)
 
-    def _keep_early(self, source: str, boundary: Boundary) -> None:
+    def _keep_early(self, source: str, boundary: Boundary, transit_ms: float) -> None:
         """Of an attempt that is not open here yet: what a neighbour may send, and of each version the newest.
 
         So no more is kept than one attempt can need, whatever attempt somebody claims.
         """
         version = (source, boundary.direction, boundary.micro_batch)
-        kept = self._early.get(version)
+        kept = self._early[version][0] if version in self._early else None
         if not self._fits(source, boundary, evaluate=boundary.direction == "evaluate"):
             self._refuse(source, boundary, "contract")
         elif kept is None or _key(boundary) > _key(kept):
-            self._early[version] = boundary
+            self._early[version] = boundary, transit_ms
         else:
             self._refuse(source, boundary, "duplicate" if _key(boundary) == _key(kept) else "late")
 
@@ -98,11 +99,11 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         work = self._work
         assert work is not None
         early, self._early = self._early, {}
-        for version, boundary in early.items():
+        for version, (boundary, transit_ms) in early.items():
             if _key(boundary) == work.key:
-                self._accept(work, version[0], boundary)
+                self._accept(work, version[0], boundary, transit_ms)
             elif _key(boundary) > work.key:
-                self._early[version] = boundary
+                self._early[version] = boundary, transit_ms
 
     def _fits(self, source: str, boundary: Boundary, evaluate: bool) -> bool:
         """Whether it is a boundary that this neighbour hands to this shard, and no larger than one can be."""
@@ -118,12 +119,12 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
         elements = contexts * config.model.context * config.model.width
         return len(boundary.payload) <= HEADER_BYTES + 8 * elements  # dense is the largest
 
-    def _accept(self, work: ShardWork, source: str, boundary: Boundary) -> None:
+    def _accept(self, work: ShardWork, source: str, boundary: Boundary, transit_ms: float) -> None:
         if not self._fits(source, boundary, work.evaluate):
             self._refuse(source, boundary, "contract")
         elif boundary.age > self.config.staleness.max_staleness:
             self._stale(boundary)
-        elif not work.keep(boundary):
+        elif not work.keep(boundary, transit_ms):
             self._refuse(source, boundary, "duplicate")
 
     def _stale(self, boundary: Boundary) -> None:
@@ -137,13 +138,15 @@ class ShardLinks(Joining[ShardRunConfig, HeldCorpus]):
 
     def _use(self, work: ShardWork, direction: str, micro_batch: int) -> Arrived:
         """The boundary of this version, once, with the weight that its age gives it."""
-        boundary = work.take(direction, micro_batch)
+        boundary, transit_ms = work.take(direction, micro_batch)
         weight = self._weight(boundary)
         contexts, length = work.contexts(micro_batch), work.batch.inputs.shape[1]
         if direction != "evaluate":
+            measured = self.config.staleness.age == "measured"
             fact = BoundaryUsed(
                 self.number, self.incarnation, *_key(boundary), micro_batch, boundary.cut, direction, boundary.age,
-                weight, len(boundary.payload), hashlib.sha256(boundary.payload).hexdigest(),
+                transit_ms if measured else 0.0, weight, len(boundary.payload),
+                hashlib.sha256(boundary.payload).hexdigest(),
             )  # fmt: skip
             self._now_out.append(Record(fact))
         return Arrived(boundary.payload, (contexts, length, self.config.model.width), weight)

@@ -32,7 +32,7 @@ class ShardWork:
     generator: GeneratorState  # of the batches, after this step
     first: bool
     last: bool
-    arrived: dict[tuple[str, int], Boundary] = field(default_factory=dict)
+    arrived: dict[tuple[str, int], tuple[Boundary, float]] = field(default_factory=dict)  # with its transit_ms
     used: set[tuple[str, int]] = field(default_factory=set)
     caches: dict[int, ShardCache] = field(default_factory=dict)
     next_forward: int = 0
@@ -58,16 +58,16 @@ class ShardWork:
         start, stop = self.bounds[micro_batch]
         return stop - start
 
-    def keep(self, boundary: Boundary) -> bool:
+    def keep(self, boundary: Boundary, transit_ms: float) -> bool:
         """Keep a boundary of this version. False for one that came before (or has been used)."""
         version = (boundary.direction, boundary.micro_batch)
         if version in self.arrived or version in self.used:
             return False
-        self.arrived[version] = boundary
+        self.arrived[version] = boundary, transit_ms
         return True
 
-    def take(self, direction: str, micro_batch: int) -> Boundary:
-        """Use a boundary, once."""
+    def take(self, direction: str, micro_batch: int) -> tuple[Boundary, float]:
+        """Use a boundary, once; how long it was on its way."""
         self.used.add((direction, micro_batch))
         return self.arrived.pop((direction, micro_batch))
 

@@ -116,11 +116,20 @@ class StepChecks:
             if not 0 <= fact.age <= bound:
                 self._find(name, shard, f"{_text(version)} was used at age {fact.age}, the bound is {bound}", seq)
             if self.measured:
-                continue
-            drawn = delay(self.config["staleness"]["delay"], self.config["seed"], self.step.number, *version)
-            if fact.age != drawn:
-                self._find(name, shard, f"{_text(version)} has age {fact.age}, the seed says {drawn}", seq)
+                wrong = self._unlike_transit(fact)
+            else:
+                drawn = delay(self.config["staleness"]["delay"], self.config["seed"], self.step.number, *version)
+                wrong = f"the seed says {drawn}" if fact.age != drawn else ""
+            if wrong:
+                self._find(name, shard, f"{_text(version)} has age {fact.age}, {wrong}", seq)
         self._order(shard, expected)
+
+    def _unlike_transit(self, fact: BoundaryUsed) -> str:
+        """How a measured age differs from the whole ticks of the time on the way; "" when it does not."""
+        tick_ms = self.config["staleness"]["tick_ms"]
+        if fact.age <= fact.transit_ms / tick_ms < fact.age + 1:
+            return ""
+        return f"and was {fact.transit_ms!r} ms on its way, in ticks of {tick_ms:g} ms"
 
     def _order(self, shard: int, expected: list[Version]) -> None:
         """Ascending micro-batch within each direction; nothing that belongs to no place."""

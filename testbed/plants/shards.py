@@ -14,7 +14,7 @@ from services.roles import shard_links
 from services.roles.shard import Shard
 from services.roles.shard_work import ShardWork
 from services.shard_jobs import Arrived
-from testbed.plants.registry import UNKNOWN, Patch, memory, plant
+from testbed.plants.registry import Patch, memory, plant
 from training.adamw import AdamWConfig
 from training.boundary_codec import codec
 from training.boundary_codec.packing import pack, unpack
@@ -29,9 +29,9 @@ def _used_payload(other: Any) -> list[Patch]:
     """A shard uses the payload that `other(self, boundary)` names, or the right one where that is None."""
     original = Shard._accept
 
-    def accept(self: Shard, work: ShardWork, source: str, boundary: Boundary) -> None:
+    def accept(self: Shard, work: ShardWork, source: str, boundary: Boundary, transit_ms: float) -> None:
         payload = other(self, boundary)
-        original(self, work, source, boundary if payload is None else replace(boundary, payload=payload))
+        original(self, work, source, boundary if payload is None else replace(boundary, payload=payload), transit_ms)
 
     return [(Shard, "_accept", accept)]
 
@@ -86,7 +86,7 @@ def bound_ignored() -> list[Patch]:
 
     def stale(self: Shard, boundary: Boundary) -> None:
         assert self._work is not None
-        self._work.keep(boundary)
+        self._work.keep(boundary, 0.0)
 
     return [(Shard, "_stale", stale)]
 
@@ -101,7 +101,7 @@ def delay_not_drawn() -> list[Patch]:
     return [(Shard, "_delay_ticks", ticks)]
 
 
-@plant("late-boundary-counted-as-fresh", scenario="shards-measured", strategy="shards", expected=UNKNOWN)
+@plant("late-boundary-counted-as-fresh", invariant="boundary versions", scenario="shards-measured", strategy="shards")
 def counted_as_fresh() -> list[Patch]:
     """Nobody looks at how long a boundary took, although ages are to be measured."""
 

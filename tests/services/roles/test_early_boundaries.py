@@ -42,7 +42,7 @@ def hear(shard: Shard, boundary: Boundary, source: str = "shard-1") -> list[str]
 
 
 def kept_bytes(shard: Shard) -> int:
-    return sum(len(boundary.payload) for boundary in shard._early.values())
+    return sum(len(boundary.payload) for boundary, _ in shard._early.values())
 
 
 WRONG = {
@@ -70,7 +70,7 @@ def test_whatever_attempts_are_claimed_no_more_bytes_are_kept_than_one_has() -> 
         for micro_batch in (0, 1):
             assert hear(shard, replace(EARLY, attempt=attempt, micro_batch=micro_batch)) == []
     assert kept_bytes(shard) == 2 * DENSE_BYTES
-    assert {boundary.attempt for boundary in shard._early.values()} == {1999}
+    assert {boundary.attempt for boundary, _ in shard._early.values()} == {1999}
     assert hear(shard, replace(EARLY, attempt=3)) == ["late"]
     assert hear(shard, replace(EARLY, attempt=1999)) == ["duplicate"]
 
@@ -80,4 +80,4 @@ def test_one_neighbours_claim_does_not_push_out_what_the_other_sent() -> None:
     back = Boundary(1, 1, 0, 0, 2, "backward", 0, bytes(DENSE_BYTES))
     assert hear(shard, back, "shard-3") == []
     assert hear(shard, replace(EARLY, step=2**40)) == []
-    assert back in shard._early.values()
+    assert (back, 0.0) in shard._early.values()

@@ -57,6 +57,9 @@ def test_the_honest_history_passes_and_says_that_ages_were_measured() -> None:
     [
         ("BoundaryUsed", {"age": -1}, {"boundary versions"}),
         ("BoundaryUsed", {"age": 201, "weight": 0.5}, {"boundary versions", "gradient exactness"}),
+        ("BoundaryUsed", {"age": 1, "weight": 0.9048374180359595}, {"boundary versions"}),
+        ("BoundaryUsed", {"transit_ms": 10.0}, {"boundary versions"}),
+        ("BoundaryUsed", {"transit_ms": "NaN"}, {"boundary versions"}),
         ("BoundaryUsed", {"weight": 0.75}, {"boundary fidelity"}),
         ("BoundarySent", {"age": 1}, {"boundary fidelity"}),
     ],
