@@ -9,8 +9,10 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 PROTO_FILES := $(wildcard proto/gradstorm/v1/*.proto)
 GATES := gate-ruff gate-format gate-types gate-imports $(if $(PROTO_FILES),gate-proto)
-# Passed on to pytest, for example: make test ARGS="-m 'not slow' -k ring"
+# Passed on to pytest, for example: make test ARGS="-m 'not slow' -k ring", or ARGS="-n 0" for one test after the other.
 ARGS ?=
+# Most tests wait for processes and containers: three at a time keep two cores busy.
+BESIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -22,7 +24,7 @@ demo: setup ## train, break, verify: the demo on local processes
 	@$(BIN)/gradstorm run demo --engine local
 
 test: setup ## run the tests (those that need Docker are left out without it)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(BESIDE) $(ARGS)
 
 lint: setup $(if $(PROTO_FILES),proto-setup) ## every static gate: ruff, mypy, import rules, proto
 	@$(MAKE) --keep-going $(GATES)

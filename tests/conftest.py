@@ -6,10 +6,13 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests import beside
+from tests.counted import COUNTED
 from tests.needs import NEEDS, left_out_line, missing, reason_of
 
 # numpy is not imported yet: the number of BLAS threads, read at import, can change the last digit of a sum.
@@ -19,6 +22,8 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VEC
 # Started in the background, a shell lets us ignore Ctrl-C, and so would every command that the tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+beside.own_containers()
 
 # A loaded machine is no reason to fail, and the same commit shall give the same result twice.
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
@@ -34,6 +39,16 @@ def pytest_sessionfinish() -> None:
         run(asyncio.sleep(0))  # whoever has run this loop once holds gRPC's state
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    beside.put_in_order(items)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before the test's timeout begins
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with beside.its_turn(item):
+        return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What this machine cannot run is left out, with the reason, or fails where it must run."""
@@ -43,7 +58,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line what was left out and why; pytest's own closing line follows."""
+    """Say what tests have counted, and in one line what was left out and why; pytest's own closing line follows."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            if name == COUNTED:
+                terminalreporter.write_line(value)
     skipped = terminalreporter.stats.get("skipped", [])
     line = left_out_line((report.nodeid, reason_of(report.longrepr)) for report in skipped)
     if line:

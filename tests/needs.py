@@ -1,8 +1,7 @@
 """What a test needs and this machine may not have: then it is left out, with the reason, and a line says so.
 
 What GRADSTORM_REQUIRE names (containers, hosts; in CI both) must run: there the same is a failure. What is marked
-matrix (the rest of the scenarios in containers, every cut of a model) runs where GRADSTORM_REQUIRE names matrix,
-and nowhere else.
+matrix (every cut of a model, the longest testbed by hand) runs where GRADSTORM_REQUIRE names matrix, and nowhere else.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("tidy")  # every file is parsed once
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 70
 MAX_FILE_LINES = 450

@@ -7,14 +7,16 @@ change the last digit of a product.
 from __future__ import annotations
 
 import os
+import sys
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the shell logs broken links itself
+if __name__ == "__main__":
+    sys.modules["rich"] = None  # type: ignore[assignment] # structlog would load it: an eighth of a role's start
 
 import argparse  # noqa: E402
 import faulthandler  # noqa: E402
-import sys  # noqa: E402
 
 from services.shell.options import TOKEN_VARIABLE, ShellOptions, TransportOptions  # noqa: E402
 from services.shell.run import run_role  # noqa: E402

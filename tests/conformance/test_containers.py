@@ -67,6 +67,7 @@ def test_it_ends_as_in_the_simulator(scenario: str, strategy: str, tmp_path: Pat
     assert left_of(docker, document["run_id"]) == []
 
 
+@pytest.mark.alone
 def test_a_latency_is_measured_on_the_trainings_own_link(tmp_path: Path, docker: Docker) -> None:
     result = testbed.run(parse_scenario(SLOW, "slow-link.yaml"), "containers", strategy="ring", out=tmp_path / "run")
     document = result.document

@@ -25,6 +25,7 @@ from training.digest import array_digest
 
 PARALLEL = [name for name in scenario_names() if not load_scenario(name).sharded]  # the others: test_shards.py
 FIXED = [name for name in PARALLEL if load_scenario(name).fixed]
+BY_NAME = {name: pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in PARALLEL}  # they share their runs
 ENGINES = ["sim", pytest.param("local", marks=pytest.mark.local)]
 Key = tuple[str, str, str]
 
@@ -59,7 +60,7 @@ def replayed_sha256(result: testbed.RunResult) -> str:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("scenario", FIXED)
+@pytest.mark.parametrize("scenario", [BY_NAME[name] for name in FIXED])
 def test_fixed_scenario(scenario: str, engine: str, runs: Runs) -> None:
     promised = load_scenario(scenario)
     if engine not in promised.engines:
@@ -80,7 +81,7 @@ def test_fixed_scenario(scenario: str, engine: str, runs: Runs) -> None:
         assert all(one["expected"] for one in document["exits"]), told
 
 
-@pytest.mark.parametrize("scenario", [name for name in PARALLEL if "sim" in load_scenario(name).engines])
+@pytest.mark.parametrize("scenario", [BY_NAME[name] for name in PARALLEL if "sim" in load_scenario(name).engines])
 def test_two_simulated_runs_are_one(scenario: str, runs: Runs, tmp_path: Path) -> None:
     for strategy in load_scenario(scenario).strategies:
         first = runs.of(scenario, "sim", strategy)

@@ -8,7 +8,6 @@ those of the other kill alone.
 from __future__ import annotations
 
 import itertools
-import sys
 from functools import cache
 from typing import get_args
 
@@ -21,6 +20,7 @@ from services.events import COORDINATOR, SERVER, VERIFIER
 from testbed.engines.base import Silent
 from testbed.engines.sim import SimEngine
 from testbed.planning import RunRequest, prepare
+from tests.counted import COUNTED, RecordProperty
 
 STEP = 3
 WORKERS = ("worker-1", "worker-2", "worker-3")
@@ -65,7 +65,7 @@ def not_passed(verdict: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kinds", sorted({kinds_of(pair) for pair in PAIRS}))
-def test_every_pair_has_one_outcome(kinds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_pair_has_one_outcome(kinds: str, record_property: RecordProperty) -> None:
     wrong, runs = [], 0
     for pair in [pair for pair in PAIRS if kinds_of(pair) == kinds]:
         decisive = tuple(point for point in pair if point[0] not in (SERVER, VERIFIER))
@@ -78,8 +78,7 @@ def test_every_pair_has_one_outcome(kinds: str, capsys: pytest.CaptureFixture[st
                 wrong.append(f"{pair}, {strategy}: {said}")
         if len(digests) > 1:
             wrong.append(f"{pair}: parameters differ between the strategies, or from those of {decisive} alone")
-    with capsys.disabled():
-        sys.stdout.write(f"\n{kinds}: {runs} paired kills, {len(wrong)} wrong ")
+    record_property(COUNTED, f"{kinds}: {runs} paired kills, {len(wrong)} wrong")
     assert not wrong, "\n".join(wrong[:20])
 
 

@@ -104,8 +104,10 @@ def test_a_stale_boundary_stops_the_run_by_name(engine: str, tmp_path: Path) -> 
     )
 
 
-_LOCAL = pytest.param("local", marks=[pytest.mark.local, pytest.mark.slow])
-_CONTAINERS = pytest.param("containers", marks=[pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(400)])
+_LOCAL = pytest.param("local", marks=[pytest.mark.local, pytest.mark.slow, pytest.mark.alone])
+_CONTAINERS = pytest.param(
+    "containers", marks=[pytest.mark.containers, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(400)]
+)
 
 
 @pytest.mark.parametrize("engine", ["sim", _LOCAL, _CONTAINERS])

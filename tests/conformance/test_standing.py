@@ -112,6 +112,7 @@ def test_a_worker_is_added(home: Path) -> None:
     assert "nothing violated" in said
 
 
+@pytest.mark.alone
 @pytest.mark.matrix  # it takes a minute, and a machine that is not too busy for 50 ms a step
 def test_up_broken_healed_and_down(home: Path, docker: Docker) -> None:
     name = up("--pace-ms", "50")

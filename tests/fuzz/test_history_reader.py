@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import testbed
+from chaos.scenario import Scenario, parse_scenario
 from services.records import FaultActed, Finished
 from services.verify import verify
 from testbed.history_facts import read_facts
@@ -47,6 +48,14 @@ PLANS = {
     "a coordinator that came back": Plan(steps=3, coordinator_returns_after=(2,)),
     "a large model": Plan(steps=2, whole=False),
 }
+
+SHARDS = """
+name: few-shards
+title: Layer-sharded, and small enough to be judged many times
+training:
+  {kind: shards, steps: 3, cuts: [1], batch: 3, micro_batches: 2, evaluation_contexts: 4,
+   model: {block_count: 2, width: 8, head_count: 2, mlp_width: 12, context: 8}}
+"""
 
 
 class Watch:
@@ -126,10 +135,10 @@ def test_the_judge(name: str, watch: Watch) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("scenario", "strategy", "steps"), [("kill-worker", "ps", None), ("shards-clean", "shards", 3)]
+    ("scenario", "strategy"), [("kill-worker", "ps"), (parse_scenario(SHARDS, "few-shards.yaml"), "shards")]
 )
-def test_a_run_folder(scenario: str, strategy: str, steps: int | None, tmp_path: Path, watch: Watch) -> None:
-    result = testbed.run(scenario, strategy=strategy, steps=steps, out=tmp_path / "run")
+def test_a_run_folder(scenario: str | Scenario, strategy: str, tmp_path: Path, watch: Watch) -> None:
+    result = testbed.run(scenario, strategy=strategy, out=tmp_path / "run")
     folder = RunFolder(result.folder)
     names = ("history.jsonl", "history.arrays")
     lines, arrays = ((result.folder / name).read_bytes() for name in names)

@@ -78,6 +78,7 @@ def encoded(frame: object) -> bytes:
 
 
 GOOD = FRAMES.map(encoded)
+pytestmark = pytest.mark.xdist_group("siege")  # one for all of them, and in this order
 SAID = st.lists(st.one_of(GOOD, damaged(GOOD), st.binary(max_size=300)), max_size=5)
 INTRODUCTIONS = st.one_of(
     st.builds(Hello, st.sampled_from(NAMES), st.integers(0, 3), st.integers(0, 4), st.sampled_from(NAMES)).map(encoded),

@@ -162,6 +162,7 @@ def test_anything_else_is_refused_by_name_of_the_sender(name: str) -> None:
     assert caught.value.source == "worker-9"
 
 
+@pytest.mark.alone
 def test_claimed_sizes_are_not_believed() -> None:
     claims = [frame_of(tensor(shape=[2**31, 2**31])), frame_of(tensor(shape=[2**60])), BAD["unknown body"]]
     tracemalloc.start()
@@ -175,6 +176,7 @@ def test_claimed_sizes_are_not_believed() -> None:
     assert time.perf_counter() - began < 1.0
 
 
+@pytest.mark.alone
 def test_a_payload_behind_many_small_fields_costs_no_more_than_its_bytes() -> None:
     body = b"\x08\x01" * 200_000 + pb.Part(data=tensor()).SerializeToString()
     began = time.perf_counter()

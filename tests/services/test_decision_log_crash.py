@@ -16,7 +16,7 @@ import pytest
 from services.decision_log import PATH, LogDamaged, append_plan, begin_plan, encode_line, read_log
 from services.records import Admitted, Closed, Committed, Fact, Opened, Published, Regrouped, RolledBack
 from services.shell.rooted_disk import RootedDisk
-from tests.training.helpers import say
+from tests.counted import COUNTED, RecordProperty
 from tests.training.syscalls import Calls, Killed, failing
 from training.disk import AppendFile, Disk, DiskOp, LossyDisk, WriteFile, apply_all
 
@@ -66,18 +66,18 @@ def require_old_or_new(disk: Disk, plans: int) -> None:
         assert in_log(disk) == (facts, False)
 
 
-def test_bug_kind_06_log_killed_at_every_operation_and_every_byte(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bug_kind_06_log_killed_at_every_operation_and_every_byte(record_property: RecordProperty) -> None:
     points = 0
     for operations, plans in moments():
         disk = LossyDisk()
         apply_all(disk, operations)
         require_old_or_new(disk, plans)
         points += 1
-    say(capsys, f"decision log: killed at {points} points, all old or new")
+    record_property(COUNTED, f"decision log: killed at {points} points, all old or new")
     assert points > 1000
 
 
-def test_bug_kind_06_log_power_cut_at_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bug_kind_06_log_power_cut_at_every_operation(record_property: RecordProperty) -> None:
     points = named = 0
     for operations, plans in moments():
         last = operations[-1] if operations else None
@@ -92,13 +92,13 @@ def test_bug_kind_06_log_power_cut_at_every_operation(capsys: pytest.CaptureFixt
                 require_old_or_new(disk, plans)
             except LogDamaged:
                 named += 1
-    say(capsys, f"decision log: power cut at {points} points, all old or new, {named} named as damaged")
+    record_property(COUNTED, f"decision log: power cut at {points} points, all old or new, {named} named as damaged")
     assert points > 300
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, 0], ids=["EIO", "ENOSPC", "killed"])
 def test_bug_kind_06_log_at_every_system_call(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: RecordProperty
 ) -> None:
     error = failing(number) if number else Killed
     at = 0
@@ -119,11 +119,13 @@ def test_bug_kind_06_log_at_every_system_call(
             break
         require_old_or_new(disk, done)
         at += 1
-    say(capsys, f"decision log: {errno.errorcode.get(number, 'killed')} at {at} system calls, all old or new")
+    record_property(
+        COUNTED, f"decision log: {errno.errorcode.get(number, 'killed')} at {at} system calls, all old or new"
+    )
     assert at == calls.count >= 25
 
 
-def test_bug_kind_06_log_every_bit_and_every_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bug_kind_06_log_every_bit_and_every_cut(record_property: RecordProperty) -> None:
     content = b"".join(encode_line(fact) for fact in FACTS)
     for bit in range(8 * len(content)):
         damaged = bytearray(content)
@@ -138,4 +140,4 @@ def test_bug_kind_06_log_every_bit_and_every_cut(capsys: pytest.CaptureFixture[s
         facts, torn = read_log(content[:cut])
         assert facts == FACTS[: len(facts)]
         assert torn or content[:cut] == b"".join(encode_line(fact) for fact in facts)
-    say(capsys, f"decision log: {8 * len(content)} flipped bits and {len(content)} cuts, all detected")
+    record_property(COUNTED, f"decision log: {8 * len(content)} flipped bits and {len(content)} cuts, all detected")

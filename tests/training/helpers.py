@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import numpy as np
-import pytest
 
 from training.checkpoint import CheckpointState, checkpoint_name, publish_plan, write_plan
 from training.config import BatchConfig, ModelConfig
@@ -86,9 +84,3 @@ class FailingDisk:
     def exists(self, path: str) -> bool:
         """As the disk underneath."""
         return self.disk.exists(path)
-
-
-def say(capsys: pytest.CaptureFixture[str], what: str) -> None:
-    """Print a number that a test has come to, although its output is captured."""
-    with capsys.disabled():
-        sys.stdout.write(f"\n{what} ")

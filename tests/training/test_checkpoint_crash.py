@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counted import COUNTED, RecordProperty
 from tests.training.helpers import (
     DATASET,
     FOLDER,
@@ -19,7 +20,6 @@ from tests.training.helpers import (
     name_of,
     same,
     save,
-    say,
     whole_plan,
 )
 from tests.training.syscalls import Calls, Killed, failing
@@ -59,21 +59,21 @@ def found(disk: Disk, folder: str = FOLDER) -> str:
     raise AssertionError(f"neither old nor new: {name}")
 
 
-def test_kind_06_killed_at_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kind_06_killed_at_every_operation(record_property: RecordProperty) -> None:
     outcomes = []
     for prefix in prefixes(PLAN):
         disk = disk_with_old()
         apply_all(disk, prefix)
         outcomes.append(found(disk))
-    say(capsys, f"checkpoint: killed at {len(outcomes)} points, all old or new")
+    record_property(COUNTED, f"checkpoint: killed at {len(outcomes)} points, all old or new")
     assert outcomes == sorted(outcomes, reverse=True)  # old, old, ..., new: never back
     assert (outcomes[0], outcomes[-1]) == ("old", "new")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_kind_06_power_cut_at_every_operation(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kind_06_power_cut_at_every_operation(seed: int, record_property: RecordProperty) -> None:
     points = list(prefixes(PLAN))
-    say(capsys, f"checkpoint: power cut at {len(points)} points, seed {seed}, all old or new")
+    record_property(COUNTED, f"checkpoint: power cut at {len(points)} points, seed {seed}, all old or new")
     for prefix in points:
         disk = disk_with_old()
         apply_all(disk, prefix)
@@ -162,7 +162,7 @@ def test_kind_06_an_error_at_every_operation_propagates_and_the_old_one_stays(
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, 0], ids=["EIO", "ENOSPC", "killed"])
 def test_bug_kind_06_checkpoint_at_every_system_call(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: RecordProperty
 ) -> None:
     at, outcomes = 0, []
     while True:
@@ -180,7 +180,9 @@ def test_bug_kind_06_checkpoint_at_every_system_call(
         apply_all(RealDisk(), cleanup_plan(RealDisk(), folder))
         assert found(RealDisk(), folder) == outcomes[-1]
         at += 1
-    say(capsys, f"checkpoint: {errno.errorcode.get(number, 'killed')} at {at} system calls, all old or new")
+    record_property(
+        COUNTED, f"checkpoint: {errno.errorcode.get(number, 'killed')} at {at} system calls, all old or new"
+    )
     assert at == calls.count >= 20
     assert outcomes == sorted(outcomes, reverse=True)
     assert {"fsync", "rename", "write", "open", "mkdir"} == set(calls.names)

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.training.helpers import DATASET, MODEL, make_state, same, say
+from tests.counted import COUNTED, RecordProperty
+from tests.training.helpers import DATASET, MODEL, make_state, same
 from training.checkpoint import CheckpointState, checkpoint_name, decode, encode, parse_name
 from training.checkpoint_format import MANIFEST, TENSORS, sealed_json
 from training.config import ModelConfig
@@ -50,9 +51,9 @@ def test_kind_21_nothing_in_it_is_a_pickle() -> None:
     assert {name: header[name]["dtype"] for name in header} == {"parameters": "F64", "velocity": "F64"}
 
 
-def test_kind_06_every_flipped_bit_of_the_manifest_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kind_06_every_flipped_bit_of_the_manifest_is_found(record_property: RecordProperty) -> None:
     files = encode(make_state(2), 1)
-    say(capsys, f"checkpoint: every one of {8 * len(files[MANIFEST])} bits of the manifest, all detected")
+    record_property(COUNTED, f"checkpoint: every one of {8 * len(files[MANIFEST])} bits of the manifest, all detected")
     for bit in range(8 * len(files[MANIFEST])):
         refused({**files, MANIFEST: flipped(files[MANIFEST], bit)}, MANIFEST)
 
@@ -64,11 +65,11 @@ def test_kind_06_a_thousand_flipped_bits_of_the_tensors_are_found() -> None:
 
 
 @pytest.mark.parametrize("file", [TENSORS, MANIFEST])
-def test_kind_06_truncated_zero_filled_or_longer_files_are_found(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kind_06_truncated_zero_filled_or_longer_files_are_found(file: str, record_property: RecordProperty) -> None:
     files = encode(make_state(2, model=WIDE), 1)
     content = files[file]
     lengths = {*range(0, len(content), 512), len(content) - 1}
-    say(capsys, f"checkpoint: {file} cut at {len(lengths)} places, and zero-filled from there, all detected")
+    record_property(COUNTED, f"checkpoint: {file} cut or zero-filled from {len(lengths)} places on, all detected")
     for length in lengths:
         refused({**files, file: content[:length]}, file)
         refused({**files, file: content[:length].ljust(len(content), b"\0")}, file)

@@ -151,6 +151,7 @@ def test_a_frame_beyond_the_limit_is_refused_before_it_is_parsed() -> None:
     run(body())
 
 
+@pytest.mark.alone
 def test_kind_17_somebody_else_at_the_old_address_is_refused_and_the_new_one_found() -> None:
     async def body() -> None:
         wrong = await Party("worker-2").start()
@@ -169,6 +170,7 @@ def test_kind_17_somebody_else_at_the_old_address_is_refused_and_the_new_one_fou
     run(body())
 
 
+@pytest.mark.alone
 def test_a_broken_connection_is_back_within_150_ms_with_the_same_incarnation() -> None:
     async def body() -> None:
         coordinator = await Party("coordinator").start()
@@ -196,6 +198,7 @@ def test_a_broken_connection_is_back_within_150_ms_with_the_same_incarnation() -
     run(body())
 
 
+@pytest.mark.alone
 def test_a_partition_heals_soon_after_the_network_does() -> None:
     async def body() -> None:
         coordinator = await Party("coordinator").start()
@@ -399,6 +402,7 @@ def test_kind_19_every_bind_to_port_0_gets_a_port_of_its_own_and_a_busy_port_is_
     run(body())
 
 
+@pytest.mark.alone
 def test_closing_ends_although_peers_keep_calling() -> None:
     async def body() -> None:
         coordinator, worker = await linked_pair()

@@ -74,6 +74,7 @@ def run(yard: Yard, code: Path, role: str, *arguments: str) -> str:
     return said
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_latency_between_containers_in_one_direction_only(yard: Yard, proxies: Toxiproxy, code: Path) -> None:
     start(yard, code, "server", "serve", str(PORT))
@@ -92,6 +93,7 @@ def test_latency_between_containers_in_one_direction_only(yard: Yard, proxies: T
     assert max(measured()) < 15.0
 
 
+@pytest.mark.alone  # of rules that Docker writes anew when a network comes or goes
 @pytest.mark.slow
 def test_the_control_interface_is_out_of_reach_of_the_roles(yard: Yard, proxies: Toxiproxy, code: Path) -> None:
     control_address = yard.docker.inspect(f"{yard.network}-toxiproxy").address_on(f"{yard.network}-control")

@@ -59,6 +59,7 @@ def test_no_daemon(tmp_path: Path) -> None:
         Docker.connect({"DOCKER_HOST": f"unix://{tmp_path}/none.sock"})
 
 
+@pytest.mark.alone
 def test_a_hung_daemon_is_said_to_be_hung_within_the_bound() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began_s = time.monotonic()

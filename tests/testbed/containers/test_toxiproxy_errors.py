@@ -39,6 +39,7 @@ def test_a_name_that_nobody_has() -> None:
         Toxiproxy("toxiproxy.invalid:8474").version()
 
 
+@pytest.mark.alone
 def test_a_hung_server_is_said_to_be_hung_within_the_bound() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, never answers
         toxiproxy = Toxiproxy(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.3)

@@ -25,6 +25,7 @@ from testbed.containers.toxiproxy_state import ProxyState
 from tests.testbed.containers.tcp import Client, stamping_server
 from training.errors import ConfigurationError
 
+pytestmark = pytest.mark.alone
 QUIET_MS = 15.0  # below this, nothing delays (on a busy machine)
 
 

@@ -17,6 +17,7 @@ from testbed.containers.toxiproxy import Toxiproxy
 from testbed.containers.toxiproxy_errors import ToxiproxyHung, ToxiproxyUnreachable
 from testbed.containers.toxiproxy_process import ToxiproxyProcess, find_toxiproxy
 from tests.needs import missing
+from tests.testbed.waiting import wait_until
 from training.errors import ConfigurationError
 
 
@@ -122,10 +123,16 @@ def test_it_dies_with_a_driver_that_is_killed(binary: Path, tmp_path: Path) -> N
     assert not server.is_running()
 
 
+def stop(pid: int) -> None:
+    """And wait until it stands: on a busy machine it goes on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    assert wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, 10.0)
+
+
 def test_a_hung_one_is_said_to_be_hung_and_goes_on_afterwards(binary: Path, tmp_path: Path) -> None:
     with ToxiproxyProcess.start(binary, tmp_path / "log") as server:
         client = Toxiproxy(server.address, timeout_s=0.3)
-        os.kill(server.pid, signal.SIGSTOP)
+        stop(server.pid)
         with pytest.raises(ToxiproxyHung, match=r"did not answer within 0.3 s"):
             client.proxies()
         os.kill(server.pid, signal.SIGCONT)
@@ -134,5 +141,5 @@ def test_a_hung_one_is_said_to_be_hung_and_goes_on_afterwards(binary: Path, tmp_
 
 def test_a_hung_one_is_ended_all_the_same(binary: Path, tmp_path: Path) -> None:
     with ToxiproxyProcess.start(binary, tmp_path / "log") as server:
-        os.kill(server.pid, signal.SIGSTOP)
+        stop(server.pid)
     assert "exit code -9" in server.why_gone()

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -58,6 +59,18 @@ class ThisMachine:
 
     def on(self, _address: str) -> list[str]:
         return []
+
+
+def free_ports(count: int) -> str:
+    """The first of so many ports in a row that nobody listens on; below those that the system gives away itself."""
+    ranges = [range(first, first + count) for first in range(10_000, 30_000 - count, count)]
+    at = os.getpid() % len(ranges)  # two that look at the same time begin elsewhere
+    for ports in (*ranges[at:], *ranges[:at]):
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for port in ports:
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return str(ports.start)
+    raise AssertionError("no free ports")
 
 
 def _ip(arguments: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import testbed
-from tests.testbed.lan.hosts import Namespaces, ThisMachine, follow, gradstorm
+from tests.testbed.lan.hosts import Namespaces, ThisMachine, follow, free_ports, gradstorm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 def test_hosts_at_several_ports_end_as_in_the_simulator(scenario: str, options: list[str], tmp_path: Path) -> None:
     strategy = options[1] if options else None
     expected = testbed.run(scenario, "sim", strategy=strategy, out=tmp_path / "sim").document
-    printed = gradstorm("plan", scenario, "--hosts", "127.0.0.1", "--port", "27070", *options, home=tmp_path)
+    printed = gradstorm("plan", scenario, "--hosts", "127.0.0.1", "--port", free_ports(20), *options, home=tmp_path)
     document = follow(printed, ThisMachine(), tmp_path)
     assert document["engine"] == "lan"
     assert document["params_sha256"] == expected["params_sha256"]
