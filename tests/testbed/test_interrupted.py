@@ -38,8 +38,7 @@ def alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("how", "name"), [*((signal.SIGINT, name) for name in COMMANDS), (signal.SIGTERM, "baseline")])
 def test_one_line_and_its_code(how: signal.Signals, name: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
     committed = {path: path.read_bytes() for path in (tmp_path / "experiments").rglob("*") if path.is_file()}
