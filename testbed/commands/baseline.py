@@ -19,11 +19,11 @@ def add_to(app: typer.Typer) -> None:
 def baseline(
     folder: Annotated[Path | None, typer.Option("--dir", help="Folder of the committed files.")] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Replace the committed curve by the one measured now.")
+        bool, typer.Option("--write", help="Replace the committed files by what was measured now.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
-    """Train centrally and compare with the committed curve. Exit code 1: they are further apart than 1e-9."""
+    """Train centrally and compare with the committed curve. Exit code 1: not within 1e-9, or two runs differ."""
     from testbed.api import one_blas_thread
     from testbed.experiments.baseline import document_of, experiments_folder, measure, read_committed
     from testbed.experiments.baseline import write as write_files

@@ -32,7 +32,8 @@ def experiments(
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="Fewer steps than the baseline; for a quick look.")
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Other than the baseline's; few for a quick look."),
     ] = None,
     diagnostic: Annotated[
         bool, typer.Option("--diagnostic", help="Measure error feedback, which is unsupported.")
@@ -48,12 +49,13 @@ def experiments(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
     """Run the committed experiments, compare with baseline and control. Interrupted, it goes on where it was."""
+    from testbed.engines import require_one_machine
     from testbed.experiments.baseline import experiments_folder, read_committed
     from testbed.experiments.matrix import read_matrix
     from testbed.places import require_folder
     from testbed.run_folder import runs_home
 
-    _require_engine(engine)
+    require_one_machine(engine, "experiments run")
     found = experiments_folder(folder)
     committed, matrix = _shortened(read_committed(found), steps), read_matrix(found)
     if diagnostic:
@@ -73,14 +75,6 @@ def experiments(
     document, lines = _told(documents, home)
     typer.echo(json.dumps(document, indent=2) if as_json else "\n".join(lines))
     raise typer.Exit(max(one["exit_code"] for one in documents.values()))
-
-
-def _require_engine(name: str) -> None:
-    from testbed.engines import engine_named
-    from training.errors import ConfigurationError
-
-    if engine_named(name).name == "lan":
-        raise ConfigurationError("experiments run on sim, local or containers; a row on several hosts has its own plan")
 
 
 def _home(home: Path, seed: int, asked: list[int] | None) -> Path:

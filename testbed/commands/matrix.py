@@ -33,6 +33,7 @@ def matrix(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
     """Run scenarios x strategies; where the result is fixed, compare its bits with the simulator's."""
+    from testbed.engines import require_one_machine
     from testbed.matrix import cells, run_cells
     from testbed.places import require_folder
     from testbed.run_folder import runs_home
@@ -40,6 +41,7 @@ def matrix(
 
     if strategy not in _STRATEGIES:
         raise ConfigurationError(f"no strategy {strategy!r}; choose one of: {', '.join(_STRATEGIES)}")
+    require_one_machine(engine, "the matrix runs")
     wanted = cells(scenarios or [], engine, strategy)
     folder = out or runs_home() / f"matrix-{engine}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     require_folder(folder, "the folder of the runs", "--out or GRADSTORM_HOME")

@@ -44,7 +44,7 @@ def run(
     steps: Annotated[int | None, typer.Option(help="Steps to commit.")] = None,
     batch: Annotated[int | None, typer.Option(help="Batch size, per worker or global as the scenario has it.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    resume: Annotated[str | None, typer.Option(help="Go on from an earlier run: its id or folder.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Go on from an earlier run: its id or folder, or latest.")] = None,
     plant: Annotated[list[str] | None, typer.Option(help="Plant a bug in the running code; may be repeated.")] = None,
     attach: Annotated[
         str | None, typer.Option(help="Of lan: a file, or ROLE=HOST:PORT,…; gradstorm plan writes it.")

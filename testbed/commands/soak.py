@@ -33,12 +33,14 @@ def soak(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
     """Disturb one long run from a seed. Exit code 0: no violation, all samples accounted for, nothing grows."""
+    from testbed.engines import require_one_machine
     from testbed.run_folder import folder_for, left_of
     from testbed.soaking import pace_s, soaked
 
     def say(text: str) -> None:
         typer.echo(text, err=True)
 
+    require_one_machine(engine, "a soak runs")
     folder = folder_for(f"soak-{engine}-{strategy}-{seed}-{datetime.now(UTC):%Y%m%d-%H%M%S}", out)
     if faults is None:
         each_s = pace_s(seed, engine, strategy, say)

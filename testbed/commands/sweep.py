@@ -37,7 +37,7 @@ def sweep(
     strategy: Annotated[str, typer.Option(help="both, ring or ps.")] = "both",
     plant: Annotated[list[str] | None, typer.Option(help="Plant a bug in the running code; may be repeated.")] = None,
     engine: Annotated[str, typer.Option(help="Where the roles live: sim or local.")] = "sim",
-    jobs: Annotated[int, typer.Option(min=0, help="Processes for sim; 0 is one for each core.")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes for sim; 0 is one for each core, four at most.")] = 0,
     runs_to_find: Annotated[
         bool, typer.Option("--runs-to-find", help="How many schedules it takes to find each planted bug.")
     ] = False,

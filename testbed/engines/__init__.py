@@ -34,3 +34,9 @@ def engine_named(name: str) -> Engine:
     close = difflib.get_close_matches(name, ENGINE_NAMES, n=1)
     hint = f"did you mean {close[0]}?" if close else f"choose one of: {', '.join(ENGINE_NAMES)}"
     raise ConfigurationError(f"no engine {name!r}; {hint}")
+
+
+def require_one_machine(name: str, what: str) -> None:
+    """Raise ConfigurationError for the engine of several hosts, which are attached to one run, or for an unknown one."""
+    if engine_named(name).name == "lan":
+        raise ConfigurationError(f"{what} on sim, local or containers; gradstorm plan is for runs on several hosts")
