@@ -13,10 +13,12 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")  # empty where tests run one after the other
+DOOR = Path(__file__)  # locked by all workers: one alone, or any number beside each other
 
 
 def own_containers() -> None:
@@ -45,7 +47,7 @@ def its_turn(item: pytest.Item) -> Iterator[None]:
     if not WORKER:
         yield
         return
-    with open(__file__, "rb") as door:
+    with DOOR.open("rb") as door:
         fcntl.flock(door, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
         try:
             yield
