@@ -37,6 +37,6 @@ def engine_named(name: str) -> Engine:
 
 
 def require_one_machine(name: str, what: str) -> None:
-    """Raise ConfigurationError for the engine of several hosts, which are attached to one run, or for an unknown one."""
+    """Raise ConfigurationError for the engine of several hosts, which are attached to a run, and for an unknown one."""
     if engine_named(name).name == "lan":
         raise ConfigurationError(f"{what} on sim, local or containers; gradstorm plan is for runs on several hosts")
