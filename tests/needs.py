@@ -1,7 +1,8 @@
 """What a test needs and this machine may not have: then it is left out, with the reason, and a line says so.
 
 What GRADSTORM_REQUIRE names (containers, hosts; in CI both) must run: there the same is a failure. What is marked
-matrix (every cut of a model, the longest testbed by hand) runs where GRADSTORM_REQUIRE names matrix, and nowhere else.
+matrix (every cut of a model, the longest testbed by hand) runs where GRADSTORM_REQUIRE names matrix, and nowhere else;
+there local processes take both strategies of every scenario, too.
 """
 
 from __future__ import annotations
