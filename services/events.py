@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from services.quick import quicken
 from training.disk import DiskOp
 
 if TYPE_CHECKING:
@@ -260,3 +261,5 @@ Effect = (
     Send | SendStored | Cut | Compute | Persist | Load | SetTimer | CancelTimer | Record | Phase | Note | Identify
     | Stop
 )  # fmt: skip
+
+quicken(*get_args(Event), *get_args(Effect))

@@ -18,7 +18,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -154,7 +155,21 @@ def _split(content: bytes) -> Iterator[bytes]:
         start = stop
 
 
+def read_line(raw: bytes) -> HistoryLine | None:
+    """One line, its line feed included, without its arrays. None when it is damaged."""
+    try:
+        return _parsed(raw)[0]
+    except _BadLine:
+        return None
+
+
 def _decode(raw: bytes, arrays_content: bytes) -> HistoryLine:
+    line, described = _parsed(raw)
+    return replace(line, arrays=_arrays(described, arrays_content)) if described else line
+
+
+def _parsed(raw: bytes) -> tuple[HistoryLine, dict[str, Any]]:
+    """The line without its arrays, and where these are."""
     if not raw.endswith(b"\n"):
         raise _BadLine("torn", "the line has no end")
     text = raw[:-1]
@@ -173,9 +188,10 @@ def _decode(raw: bytes, arrays_content: bytes) -> HistoryLine:
     except (ValueError, RecursionError) as error:
         raise _BadLine("form", f"not a history line: {error}") from None
     _require_fields(fields)
-    arrays = _arrays(described, arrays_content)
+    if not isinstance(described, dict):
+        raise _BadLine("form", "arrays must be an object")
     seq, at_ms, source, launch, number, kind = (fields[name] for name in _HEAD_FIELDS)
-    return HistoryLine(seq, at_ms, source, launch, number, kind, body_json, arrays)
+    return HistoryLine(seq, at_ms, source, launch, number, kind, body_json), described
 
 
 def _require_fields(fields: object) -> None:
@@ -190,9 +206,7 @@ def _require_fields(fields: object) -> None:
         raise _BadLine("form", "at_ms must be a finite number with a decimal point")
 
 
-def _arrays(described: object, content: bytes) -> dict[str, Array]:
-    if not isinstance(described, dict):
-        raise _BadLine("form", "arrays must be an object")
+def _arrays(described: dict[str, Any], content: bytes) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for name, place in described.items():
         if not isinstance(place, list) or [type(item) for item in place] != [int, int, str] or min(place[:2]) < 0:

@@ -347,4 +347,4 @@ def _early_renames(operations: tuple[DiskOp, ...]) -> int:
 
 
 def _size(numbered: Numbered) -> int:
-    return sum(array.nbytes for _, array in numbered.arrays)
+    return sum(array.nbytes for _, array in numbered.arrays) if numbered.arrays else 0

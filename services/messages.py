@@ -7,11 +7,13 @@ Arrays are one-dimensional little-endian float64. Worker ids rise from 1. Sample
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from services.members import (
     Array,
     Member,
 )
+from services.quick import quicken
 from services.shard_messages import (
     AdoptShard,
     Boundary,
@@ -370,3 +372,5 @@ Message = (
     | ProvedShard
     | Report | Stored | WantEvidence | EvidenceStored | Conclude | Concluded | Judged
 )  # fmt: skip
+
+quicken(Share, Numbered, *get_args(Message))

@@ -8,10 +8,12 @@ bytes (`training.digest.array_digest`). The reporter of a fact is in the history
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import get_args
 
 from services.members import (
     Array,
 )
+from services.quick import quicken
 from services.shard_records import (
     BoundarySent,
     BoundaryUsed,
@@ -363,3 +365,5 @@ Fact = (
     | ShardProven | Stale | ShardLoaded | BoundarySent | BoundaryUsed | ShardPrepared | ShardSwapped
     | Durable | FaultArmed | FaultActed | FaultUndone | FaultMissed | Healed | Expectation | Ended
 )  # fmt: skip
+
+quicken(*get_args(Fact))

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 from services.history import HistoryLine
 from services.messages import EvidenceStored, WantEvidence
-from services.records import Committed, Died, Reduced, RolledBack
-from services.roles.told import told_fact
+from services.records import Committed, Died, Fact, Reduced, RolledBack
 
 ROUNDS_MAX = 4
 KEPT_BYTES = 16 << 20  # values that contributors may keep before they are told that these are stored
 KEPT_STEPS = 32
-_WATCHED = ("Reduced", "Committed", "Died", "RolledBack")
+WATCHED = ("Reduced", "Committed", "Died", "RolledBack")
 
 Value = tuple[int, int, str]  # step, attempt, digest
 
@@ -34,7 +33,7 @@ class _Wanted:
 
 
 class EvidenceWatch:
-    """Fed the lines that are durable. Messages come as (worker, message)."""
+    """Fed the lines that are durable, with what `told_fact` finds in them. Messages come as (worker, message)."""
 
     def __init__(self, wait_ms: float) -> None:
         self.given_up: list[int] = []
@@ -47,8 +46,8 @@ class EvidenceWatch:
         self._contributors: tuple[int, ...] = ()
         self._value_bytes = 1
 
-    def take(self, now_ms: float, line: HistoryLine) -> None:
-        match told_fact(line, _WATCHED):
+    def take(self, now_ms: float, line: HistoryLine, fact: Fact | None) -> None:
+        match fact:
             case Reduced() as reduced if line.arrays:
                 self._have.setdefault(reduced.step, set()).add((reduced.attempt, reduced.digest))
                 self._value_bytes = max(1, sum(array.nbytes for array in line.arrays.values()))

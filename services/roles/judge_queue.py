@@ -75,4 +75,5 @@ class JudgeQueue:
 
 
 def _bytes_of(line: HistoryLine) -> int:
-    return 512 + len(line.body_json) + sum(array.nbytes for array in line.arrays.values())
+    of_arrays = sum(array.nbytes for array in line.arrays.values()) if line.arrays else 0
+    return 512 + len(line.body_json) + of_arrays

@@ -43,9 +43,9 @@ from services.judge import broken_document
 from services.judges import make_judge
 from services.judging import FeedJob, FinishJob, ReadBackJob, verdict_json
 from services.messages import Conclude, Concluded, Judged, Report, Stored
-from services.records import Committed, Ended, ShardsCommitted
+from services.records import Committed, Ended, Fact, ShardsCommitted
 from services.roles.ending import Ending
-from services.roles.evidence_watch import EvidenceWatch
+from services.roles.evidence_watch import WATCHED, EvidenceWatch
 from services.roles.judge_queue import JudgeQueue, VerifierOptions
 from services.roles.record_intake import Place, RecordIntake
 from services.roles.told import told_fact
@@ -53,7 +53,7 @@ from training.disk import AppendFile, DiskOp, Rename, SyncDir, SyncFile, WriteFi
 
 VERDICT_PATH = "verdict.json"
 _TEMPORARY = ".tmp"
-_COMMITS = ("Committed", "ShardsCommitted")
+_HEEDED = (*WATCHED, "ShardsCommitted")  # what the verifier's own course goes by
 
 
 class Verifier:
@@ -70,7 +70,7 @@ class Verifier:
         self._watch = EvidenceWatch(self.options.evidence_wait_ms)
         self._queue = JudgeQueue(self.options)
         self._batch: list[HistoryLine] = []  # taken, not yet handed to the disk
-        self._writing: list[HistoryLine] = []  # handed to the disk
+        self._writing: list[tuple[HistoryLine, Fact | None]] = []  # handed to the disk; see `told_fact`
         self._persisting = ""  # token of the persist in flight
         self._judging = ""  # token of the job in flight
         self._jobs = 0
@@ -128,7 +128,7 @@ class Verifier:
         self._damage = tuple(item for item in history.damage if item.kind not in ("end", "empty", "torn"))
         self._end.ended = history.ended
         for line in history.lines:
-            self._watch.take(self._now, line)
+            self._watch.take(self._now, line, told_fact(line, WATCHED))
             self._queue.add(line)
         torn = len(lines_content) - history.good_bytes
         if torn:
@@ -162,10 +162,11 @@ class Verifier:
 
     def _write(self) -> None:
         """Hand everything that was taken to the disk in one go: arrays before the lines that speak of them."""
-        self._writing, self._batch = self._batch, []
-        for line in self._writing:
-            self._pass("unstored", line)
-        lines, arrays = self._intake.encode(self._writing)
+        batch, self._batch = self._batch, []
+        self._writing = [(line, told_fact(line, _HEEDED)) for line in batch]
+        for _, fact in self._writing:
+            self._pass("unstored", fact)
+        lines, arrays = self._intake.encode(batch)
         operations: list[DiskOp] = []
         if arrays or self._new_files:
             operations += [AppendFile(ARRAYS_PATH, arrays), SyncFile(ARRAYS_PATH)]
@@ -173,11 +174,10 @@ class Verifier:
         if self._new_files:
             operations.append(SyncDir("."))
             self._new_files = False
-        self._persist(tuple(operations), f"history through {self._writing[-1].seq}")
+        self._persist(tuple(operations), f"history through {batch[-1].seq}")
 
-    def _pass(self, phase: str, line: HistoryLine) -> None:
+    def _pass(self, phase: str, fact: Fact | None) -> None:
         """A commit is received, or stored: a point at which a death can be ordered."""
-        fact = told_fact(line, _COMMITS)
         if isinstance(fact, Committed | ShardsCommitted):
             self._out.append(Phase(phase, fact.step))
 
@@ -194,14 +194,14 @@ class Verifier:
             return
         written, self._writing = self._writing, []
         places: dict[Place, int] = {}
-        for line in written:
+        for line, fact in written:
             if line.source != VERIFIER:
                 places[line.source, line.launch] = line.number
-            self._watch.take(self._now, line)
+            self._watch.take(self._now, line, fact)
             self._queue.add(line)
         self._intake.stored.update(places)
-        for line in written:
-            self._pass("stored", line)
+        for _, fact in written:
+            self._pass("stored", fact)
         for place in sorted(places):
             self._acknowledge(place)
         if not self._end.ended:
