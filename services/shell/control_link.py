@@ -23,6 +23,7 @@ from services.wire import control_pb2 as pb
 
 _REDIAL_S = 0.05
 _CONNECT_S = 2.0
+_FACTS_WAIT_S = 0.02  # how long a fact that nobody waits for waits for others: a message costs both ends more than it
 
 OnRequest = Callable[[pb.ControlResponse], None]
 
@@ -40,6 +41,7 @@ class ControlLink:
         self._on_request = on_request
         self._log = log
         self._outbox: deque[pb.ControlRequest] = deque()
+        self._facts: list[pb.FactObserved] = []  # told, and not in the outbox yet
         self._wake = asyncio.Event()
         self._lost_since_s: float | None = time.monotonic()
         self._idle = asyncio.Event()
@@ -66,7 +68,24 @@ class ControlLink:
         return f"{'no' if self._was_linked else 'never a'} link to the driver for {bound_ms:.0f} ms: {self._complaint}"
 
     def tell(self, request: pb.ControlRequest) -> None:
-        """Queue something for the driver; kept over a reconnect."""
+        """Queue something for the driver, behind every fact told so far; kept over a reconnect."""
+        self._queue_facts()
+        self._queue(request)
+
+    def tell_fact(self, fact: pb.FactObserved, at_once: bool) -> None:
+        """Queue a fact for the driver, now or, together with those that follow, a little later."""
+        self._facts.append(fact)
+        if at_once:
+            self._queue_facts()
+        elif len(self._facts) == 1:
+            asyncio.get_running_loop().call_later(_FACTS_WAIT_S, self._queue_facts)
+
+    def _queue_facts(self) -> None:
+        if self._facts:
+            facts, self._facts = self._facts, []
+            self._queue(pb.ControlRequest(facts_observed=pb.FactsObserved(facts=facts)))
+
+    def _queue(self, request: pb.ControlRequest) -> None:
         self._idle.clear()
         self._outbox.append(request)
         self._wake.set()
@@ -77,6 +96,7 @@ class ControlLink:
         A link that is cancelled instead takes what the driver has not read yet with it. `link` is the task of `run`.
         """
         self._finishing = True
+        self._queue_facts()
         with contextlib.suppress(TimeoutError, StreamBroken):
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()

@@ -291,37 +291,36 @@ class DriverServer:
     async def _read_all(self, connection: _Connection) -> None:
         while True:
             request = pb.ControlRequest.FromString(await connection.stream.read())
-            thing = self._thing(connection, request)
-            if thing is not None:
+            for thing in self._things_in(connection, request):
                 self._things.put_nowait((connection.role, connection.launch, thing))
 
-    def _thing(self, connection: _Connection, request: pb.ControlRequest) -> Thing | None:
+    def _things_in(self, connection: _Connection, request: pb.ControlRequest) -> list[Thing]:
         match request.WhichOneof("body"):
             case "hold_answer" if request.hold_answer.state == pb.HOLD_STATE_ARMED:
                 if (answer := connection.armed.get(request.hold_answer.name)) is not None and not answer.done():
                     answer.set_result(None)
-                return None
+                return []
             case "hold_answer":
-                return HoldReached(request.hold_answer.name)
-            case "fact_observed":
-                seen = request.fact_observed
-                return FactSeen(
-                    seen.sequence,
-                    fact_from_numbered(Numbered(seen.sequence, seen.kind, seen.body_json), connection.role),
-                )
+                return [HoldReached(request.hold_answer.name)]
+            case "facts_observed":
+                return [_fact_seen(seen, connection.role) for seen in request.facts_observed.facts]
             case "record_count":
-                return Counted(request.record_count.recorded, request.record_count.unstored)
+                return [Counted(request.record_count.recorded, request.record_count.unstored)]
             case "links_seen":
-                return _links_seen(request.links_seen)
+                return [_links_seen(request.links_seen)]
             case "role_stopped":
                 end = request.role_stopped
-                return RoleEnded(end.condition, end.reason, end.recorded, end.unstored)
+                return [RoleEnded(end.condition, end.reason, end.recorded, end.unstored)]
         raise WireError(f"{request.WhichOneof('body')} where it cannot be", connection.role)
 
 
 def _directory(addresses: dict[str, str]) -> pb.ControlResponse:
     roles = [pb.RoleAddress(role=role, address=address) for role, address in sorted(addresses.items())]
     return pb.ControlResponse(directory=pb.Directory(roles=roles))
+
+
+def _fact_seen(seen: pb.FactObserved, role: str) -> FactSeen:
+    return FactSeen(seen.sequence, fact_from_numbered(Numbered(seen.sequence, seen.kind, seen.body_json), role))
 
 
 def _links_seen(seen: pb.LinksSeen) -> LinksSeen:

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from services.fact_codec import fact_to_numbered
 from services.host import Hold
-from services.records import Fact
+from services.records import Closed, Fact, Opened, ShardsOpened, ShardsSwapped, StepApplied
 from services.wire import control_pb2 as pb
 
 if TYPE_CHECKING:
     from services.shell.runner import Runner
+
+PATIENT = (Opened, Closed, StepApplied, ShardsOpened, ShardsSwapped)
+"""Facts of every step that a commit, or another fact, soon follows: they may travel to the driver together with it."""
 
 
 def apply_request(runner: Runner, request: pb.ControlResponse) -> None:
@@ -39,12 +42,10 @@ def hold_answer(name: str, state: pb.HoldState.ValueType) -> pb.ControlRequest:
     return pb.ControlRequest(hold_answer=pb.HoldAnswer(name=name, state=state))
 
 
-def fact_observed(fact: Fact, sequence: int) -> pb.ControlRequest:
+def fact_observed(fact: Fact, sequence: int) -> pb.FactObserved:
     """A fact, without its arrays."""
     numbered = fact_to_numbered(fact, sequence)
-    return pb.ControlRequest(
-        fact_observed=pb.FactObserved(sequence=sequence, kind=numbered.kind, body_json=numbered.body_json)
-    )
+    return pb.FactObserved(sequence=sequence, kind=numbered.kind, body_json=numbered.body_json)
 
 
 def record_count(recorded: int, unstored: int) -> pb.ControlRequest:

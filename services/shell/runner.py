@@ -40,7 +40,14 @@ from services.host import HoldReached, Host, HostEffect, Observed, Role
 from services.messages import Stored
 from services.shell.clock import RoleClock
 from services.shell.control_link import ControlLink
-from services.shell.driver_requests import apply_request, fact_observed, hold_answer, record_count, role_stopped
+from services.shell.driver_requests import (
+    PATIENT,
+    apply_request,
+    fact_observed,
+    hold_answer,
+    record_count,
+    role_stopped,
+)
 from services.shell.options import ShellOptions
 from services.shell.rooted_disk import RootedDisk, own_files
 from services.shell.server import RoleServer
@@ -240,8 +247,9 @@ class Runner:
             case Observed(fact):
                 for name in ("generation", "step"):
                     self._position[name] = getattr(fact, name, self._position.get(name, 0))
-                if self._observe:
-                    self.tell_driver(fact_observed(fact, self.host.recorder.last))
+                if self._observe and self._control is not None:
+                    seen = fact_observed(fact, self.host.recorder.last)
+                    self._control.tell_fact(seen, at_once=not isinstance(fact, PATIENT))
             case Compute():
                 self._jobs.compute(effect)
             case Persist():

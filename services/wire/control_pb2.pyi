@@ -52,7 +52,7 @@ class ControlRequest(_message.Message):
 
     HELLO_FIELD_NUMBER: _builtins.int
     HOLD_ANSWER_FIELD_NUMBER: _builtins.int
-    FACT_OBSERVED_FIELD_NUMBER: _builtins.int
+    FACTS_OBSERVED_FIELD_NUMBER: _builtins.int
     ROLE_STOPPED_FIELD_NUMBER: _builtins.int
     RECORD_COUNT_FIELD_NUMBER: _builtins.int
     LINKS_SEEN_FIELD_NUMBER: _builtins.int
@@ -61,7 +61,7 @@ class ControlRequest(_message.Message):
     @_builtins.property
     def hold_answer(self) -> Global___HoldAnswer: ...
     @_builtins.property
-    def fact_observed(self) -> Global___FactObserved: ...
+    def facts_observed(self) -> Global___FactsObserved: ...
     @_builtins.property
     def role_stopped(self) -> Global___RoleStopped: ...
     @_builtins.property
@@ -73,16 +73,16 @@ class ControlRequest(_message.Message):
         *,
         hello: Global___RoleHello | None = ...,
         hold_answer: Global___HoldAnswer | None = ...,
-        fact_observed: Global___FactObserved | None = ...,
+        facts_observed: Global___FactsObserved | None = ...,
         role_stopped: Global___RoleStopped | None = ...,
         record_count: Global___RecordCount | None = ...,
         links_seen: Global___LinksSeen | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "fact_observed", b"fact_observed", "hello", b"hello", "hold_answer", b"hold_answer", "links_seen", b"links_seen", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "facts_observed", b"facts_observed", "hello", b"hello", "hold_answer", b"hold_answer", "links_seen", b"links_seen", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "fact_observed", b"fact_observed", "hello", b"hello", "hold_answer", b"hold_answer", "links_seen", b"links_seen", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "facts_observed", b"facts_observed", "hello", b"hello", "hold_answer", b"hold_answer", "links_seen", b"links_seen", "record_count", b"record_count", "role_stopped", b"role_stopped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "hold_answer", "fact_observed", "role_stopped", "record_count", "links_seen"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "hold_answer", "facts_observed", "role_stopped", "record_count", "links_seen"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -211,6 +211,28 @@ class HoldAnswer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HoldAnswer: _TypeAlias = HoldAnswer  # noqa: Y015
+
+@_typing.final
+class FactsObserved(_message.Message):
+    """Facts that the role recorded, in order. Those that nobody waits for travel with the next one, or a little later."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___FactObserved]: ...
+    def __init__(
+        self,
+        *,
+        facts: _abc.Iterable[Global___FactObserved] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FactsObserved: _TypeAlias = FactsObserved  # noqa: Y015
 
 @_typing.final
 class FactObserved(_message.Message):

@@ -179,7 +179,7 @@ def control_message() -> st.SearchStrategy[bytes]:
     ends = st.builds(pb.RoleStopped, condition=words, reason=words, recorded=numbers, unstored=numbers)
     return st.one_of(
         hellos.map(lambda one: pb.ControlRequest(hello=one)),
-        facts.map(lambda one: pb.ControlRequest(fact_observed=one)),
+        st.lists(facts, max_size=3).map(lambda some: pb.ControlRequest(facts_observed=pb.FactsObserved(facts=some))),
         counts.map(lambda one: pb.ControlRequest(record_count=one)),
         answers.map(lambda one: pb.ControlRequest(hold_answer=one)),
         ends.map(lambda one: pb.ControlRequest(role_stopped=one)),
