@@ -93,16 +93,20 @@ class ControlLink:
     async def finish(self, link: asyncio.Task[None], timeout_s: float) -> None:
         """Write what is queued, say that nothing more comes, and wait until the driver has read it all.
 
-        A link that is cancelled instead takes what the driver has not read yet with it. `link` is the task of `run`.
+        A link that is cancelled instead takes what the driver has not read yet with it. One that is being dialled may
+        be up in the driver's eyes already, so it is waited for; after it nothing is dialled any more. `link` is the
+        task of `run`.
         """
         self._finishing = True
         self._queue_facts()
+        idle = asyncio.get_running_loop().create_task(self._idle.wait())
         with contextlib.suppress(TimeoutError, StreamBroken):
             async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
+                await asyncio.wait((idle, link), return_when=asyncio.FIRST_COMPLETED)
                 if self._stream is not None:
                     await self._stream.finish("this role is done")
                     await asyncio.wait((link,))
+        idle.cancel()
 
     async def run(self) -> None:
         """Keep the link up until cancelled."""

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from services.fact_codec import fact_to_numbered
 from services.host import Hold
-from services.records import Closed, Fact, Opened, ShardsOpened, ShardsSwapped, StepApplied
+from services.records import Closed, Fact, ShardsSwapped, StepApplied
 from services.wire import control_pb2 as pb
 
 if TYPE_CHECKING:
     from services.shell.runner import Runner
 
-PATIENT = (Opened, Closed, StepApplied, ShardsOpened, ShardsSwapped)
-"""Facts of every step that a commit, or another fact, soon follows: they may travel to the driver together with it."""
+PATIENT = (Closed, StepApplied, ShardsSwapped)
+"""Facts of every step that another fact soon follows, and on which no hold is armed: they may travel with the next."""
 
 
 def apply_request(runner: Runner, request: pb.ControlResponse) -> None:

@@ -299,7 +299,7 @@ class Runner:
     async def _close(self, control: asyncio.Task[None] | None) -> None:
         await self._board.close()
         if self._control is not None and control is not None:
-            patience_s = self.options.flush_ms / 1000.0 if self._control.linked else 0.0
+            patience_s = 0.0 if self._control.orphaned else self.options.flush_ms / 1000.0
             await self._control.finish(control, patience_s)
             control.cancel()
             await asyncio.gather(control, return_exceptions=True)

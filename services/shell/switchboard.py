@@ -159,6 +159,8 @@ class Switchboard:
             return f"this is {self.options.role}, not {hello.target}"
         if not hello.role or hello.role == self.options.role:
             return f"{hello.role or 'nobody'} cannot call {self.options.role}"
+        if not dials(hello.role, self.options.role):
+            return f"{hello.role} never dials {self.options.role}"
         newest = self._launches.get(hello.role, 0)
         if hello.launch < newest:
             return f"launch {hello.launch} of {hello.role} was replaced by launch {newest}"

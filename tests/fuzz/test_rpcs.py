@@ -80,14 +80,20 @@ def encoded(frame: object) -> bytes:
 GOOD = FRAMES.map(encoded)
 pytestmark = pytest.mark.xdist_group("siege")  # one for all of them, and in this order
 SAID = st.lists(st.one_of(GOOD, damaged(GOOD), st.binary(max_size=300)), max_size=5)
-INTRODUCTIONS = st.one_of(
-    st.builds(Hello, st.sampled_from(NAMES), st.integers(0, 3), st.integers(0, 4), st.sampled_from(NAMES)).map(encoded),
-    damaged(GOOD),
-    st.just(b""),
-)
 # Whoever calls itself the coordinator, the driver or the verifier may end a role, in order, and a newer launch of a
 # member shuts the older one out: not in this test.
 STRANGERS = st.sampled_from(("worker-1", "worker-2", "worker-3", "worker-99", "server", "shard-1", "nobody", "\n"))
+
+
+def introductions(target: str) -> st.SearchStrategy[bytes]:
+    """Of anybody to somebody else, of strangers to this one, and none at all."""
+    others = st.sampled_from(NAMES).filter(lambda name: name != target)
+    return st.one_of(
+        st.builds(Hello, st.sampled_from(NAMES), st.integers(0, 3), st.integers(0, 4), others).map(encoded),
+        st.builds(Hello, STRANGERS, st.integers(0, 1), st.integers(0, 4), st.just(target)).map(encoded),
+        damaged(GOOD),
+        st.just(b""),
+    )
 
 
 def honest_hello(target: str) -> st.SearchStrategy[bytes]:
@@ -144,7 +150,7 @@ def test_links(role: str, siege: Siege) -> None:
     watch = Watch(siege, role)
 
     @FUZZ
-    @given(first=st.one_of(honest_hello(role), honest_hello(role), INTRODUCTIONS), said=SAID)
+    @given(first=st.one_of(honest_hello(role), honest_hello(role), introductions(role)), said=SAID)
     def attack(first: bytes, said: list[bytes]) -> None:
         watch.after(siege.say(role, LINK_METHOD, [first, *said]))
 

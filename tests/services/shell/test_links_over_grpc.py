@@ -50,6 +50,19 @@ def test_who_dials_whom() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("role", ["coordinator", "server", "verifier", "driver"])
+def test_nobody_is_let_in_whom_we_dial_and_who_never_dials_us(role: str) -> None:
+    """Or whoever has the token could be a worker's coordinator."""
+
+    async def body() -> None:
+        worker = await Party("worker-1").start()
+        assert worker.board.why_not(Hello(role, 1, 1, "worker-1")) == f"{role} never dials worker-1"
+        assert worker.board.why_not(Hello("worker-2", 1, 1, "worker-1")) == ""
+        await worker.stop()
+
+    run(body())
+
+
 def test_messages_go_both_ways_with_the_incarnation() -> None:
     async def body() -> None:
         coordinator, worker = await linked_pair()

@@ -14,10 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from services.host import Hold
 from services.records import FaultArmed, Finished, Healed, Summed
+from services.shell.channel import CONTROL_METHOD
 from services.shell.driver_link import (
     Counted,
     DriverError,
@@ -29,6 +31,8 @@ from services.shell.driver_link import (
     RoleGone,
 )
 from services.shell.driver_reporter import DriverReporter
+from services.shell.stream import ADMITTED
+from services.wire import control_pb2 as pb
 from tests.services.shell.cast_of_processes import ROOT, Cast, cast_in
 from tests.testbed.waiting import wait_until
 
@@ -215,6 +219,38 @@ def test_sigterm_and_the_drivers_shutdown_end_a_role_in_order(tmp_path: Path) ->
         ended = await cast.until(RoleEnded, "coordinator")
         assert (ended.condition, ended.reason) == ("shutdown", "enough")
         assert await cast.exit_code("coordinator") == 0
+
+    run(tmp_path, body)
+
+
+def test_the_end_of_a_role_that_the_driver_is_just_letting_in_is_told(tmp_path: Path) -> None:
+    async def body(cast: Cast) -> None:
+        greeted, let_in = asyncio.Event(), asyncio.Event()
+        said: list[pb.ControlRequest] = []
+
+        async def control(_requests: Any, context: Any) -> None:
+            await context.send_initial_metadata(ADMITTED)
+            await context.read()
+            greeted.set()
+            await let_in.wait()
+            await context.write(pb.ControlResponse(accepted=pb.Accepted()).SerializeToString())
+            said.append(pb.ControlRequest.FromString(await context.read()))
+
+        driver = grpc.aio.server()
+        service, name = CONTROL_METHOD.split("/")[1:]
+        method: Any = grpc.stream_stream_rpc_method_handler(control)
+        driver.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {name: method}),))
+        port = driver.add_insecure_port("127.0.0.1:0")
+        await driver.start()
+        cast.launch("worker-1", driver=f"127.0.0.1:{port}")
+        await greeted.wait()
+        cast.processes["worker-1"].send_signal(signal.SIGTERM)
+        while not [entry for entry in cast.log("worker-1") if entry["event"] == "ending"]:
+            await asyncio.sleep(0.01)
+        let_in.set()
+        assert await cast.exit_code("worker-1") == 0
+        assert [one.role_stopped.condition for one in said] == ["shutdown"]
+        await driver.stop(None)
 
     run(tmp_path, body)
 
