@@ -4,7 +4,7 @@ The simulator and the gRPC shell both drive `Host`, and only carry out what it r
 `services.events`, and to pass `Linked(VERIFIER)` when the reporting link comes up. The host
 
 - numbers each `Record`, keeps it until the verifier has stored it, and re-sends after a reconnect;
-- keeps a `SendStored` until the records made before it are stored;
+- keeps a `SendStored` until the records made before it are stored, or the verifier is gone or does not come in time;
 - stops the role at an armed hold: the rest of its effects and all later events wait until `release`;
 - tells of every persist that returned (`Durable`), in the same numbering as the role's own facts.
 """
@@ -49,6 +49,8 @@ REPORT_RECORDS_MAX = 512
 REPORT_BYTES_MAX = 64 << 20  # of arrays; one record may have more
 REPORT_EVERY_MS = 5.0  # records wait this long for others to travel with, unless somebody waits for them
 REPORT_TIMER = "host:report"
+FIRST_LINK_MS = 3000.0  # what must be stored first waits so long for the first link with the verifier
+FIRST_LINK_TIMER = "host:first link"
 KEPT_BYTES_MAX = 1 << 29  # arrays of records that the verifier has not stored
 
 OPERATION_NAMES: dict[type[DiskOp], str] = {
@@ -192,6 +194,8 @@ class Host:
         self._persists: dict[str, Persist] = {}
         self._reporting = False
         self._report_due = False  # the timer is running
+        self._expecting = evidence and name != VERIFIER  # the first link with the verifier may be on its way
+        self._expecting_since = False  # somebody waits for it, and the timer is running
         self._stopping = False
 
     @property
@@ -247,8 +251,12 @@ class Host:
             self._report_due = False
             self._report(out)
             return True
+        if isinstance(event, TimerFired) and event.name == FIRST_LINK_TIMER:
+            self._expecting = False
+            self._send_late(out)
+            return True
         if isinstance(event, Linked) and event.peer == VERIFIER and self.name != VERIFIER:
-            self._reporting = True
+            self._reporting, self._expecting = True, False
             out.extend(Send(VERIFIER, report) for report in self.recorder.again())
             return False
         if isinstance(event, Unlinked) and event.peer == VERIFIER and self.name != VERIFIER:
@@ -308,9 +316,17 @@ class Host:
                 out.append(SetTimer(REPORT_TIMER, self._report_every_ms))
         self._send_late(out)
         self._announce(out)
+        if self._expecting and not self._expecting_since and (self._late or not self._announced):
+            self._expecting_since = True
+            out.append(SetTimer(FIRST_LINK_TIMER, FIRST_LINK_MS))
+
+    @property
+    def _nobody_stores(self) -> bool:
+        """The verifier is gone, or did not come in time: training goes on without it."""
+        return not self._reporting and not self._expecting
 
     def _send_late(self, out: list[HostEffect]) -> None:
-        while self._late and (not self._reporting or self.recorder.has_stored(self._late[0][0])):
+        while self._late and (self._nobody_stores or self.recorder.has_stored(self._late[0][0])):
             out.append(self._late.popleft()[1])
 
     def _report(self, out: list[HostEffect]) -> None:
@@ -321,7 +337,7 @@ class Host:
         """Report a standing hold once everything recorded before it is stored (or nobody is there to store it)."""
         if self._standing is None or self._announced:
             return
-        if self.recorder.unstored == 0 or not self._reporting or self.name == VERIFIER:
+        if self.recorder.unstored == 0 or self._nobody_stores or self.name == VERIFIER:
             self._announced = True
             out.append(HoldReached(self._standing))
 

@@ -269,7 +269,9 @@ class ContainerPlace:
         return whole_cast(self._plan)
 
     def _start(self, role: str, launch: int, driver: str, address: str) -> None:
-        self._ids[role] = self._started(self._spec(role, launch, driver, address)).id
+        spec = self._spec(role, launch, driver, address)
+        self._ids[role] = spec.name  # a role may be heard before Docker says that it has started it
+        self._ids[role] = self._started(spec).id
 
     def _started(self, spec: ContainerSpec) -> ContainerState:
         """An address that was left just now may still be taken for a moment."""

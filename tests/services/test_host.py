@@ -28,7 +28,18 @@ from services.events import (
     Unlinked,
 )
 from services.fact_codec import fact_from_numbered
-from services.host import KEPT_BYTES_MAX, REPORT_TIMER, Hold, HoldReached, Host, HostEffect, Observed, Recorder
+from services.host import (
+    FIRST_LINK_MS,
+    FIRST_LINK_TIMER,
+    KEPT_BYTES_MAX,
+    REPORT_TIMER,
+    Hold,
+    HoldReached,
+    Host,
+    HostEffect,
+    Observed,
+    Recorder,
+)
 from services.messages import Report, Stored
 from services.records import Admitted, Durable, Reduced
 from services.shell.options import TransportOptions
@@ -187,6 +198,28 @@ def test_nobody_waits_for_a_verifier_that_is_away() -> None:
     host.handle(1.0, TimerFired("go"))
     assert Send("coordinator", saying.message) in host.handle(2.0, Unlinked(VERIFIER, 0))
     assert Send("coordinator", saying.message) in host.handle(3.0, TimerFired("again"))
+
+
+def test_the_first_link_with_the_verifier_is_waited_for_but_not_for_ever() -> None:
+    """Or who dies early, on a busy machine, has taken part in a commit of which it left no evidence."""
+    saying = SendStored("coordinator", Stored("worker-1", 1, 99))
+    said = Send("coordinator", saying.message)
+    hold = Hold("h", "worker-1", 3, "offer")
+
+    def waiting() -> Host:
+        host = Host("worker-1", 1, Script([Record(FACT), saying, Phase("offer", 3)]))
+        host.arm(hold)
+        out = host.handle(0.0, TimerFired("go"))
+        assert SetTimer(FIRST_LINK_TIMER, FIRST_LINK_MS) in out
+        assert said not in out
+        assert HoldReached(hold) not in out
+        return host
+
+    linked = waiting()
+    assert reports(linked.handle(1.0, Linked(VERIFIER, 1))) == [(), (1,)]  # behind a question
+    assert linked.handle(2.0, stored(1)) == [said, HoldReached(hold)]
+    assert linked.handle(FIRST_LINK_MS, TimerFired(FIRST_LINK_TIMER)) == []
+    assert waiting().handle(FIRST_LINK_MS, TimerFired(FIRST_LINK_TIMER)) == [said, HoldReached(hold)]
 
 
 def test_arrays_that_are_let_go_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
