@@ -46,10 +46,11 @@ def problems(scenario: Scenario) -> list[Problem]:
 def fault_problems(scenario: Scenario) -> list[Problem]:
     """What is wrong with each fault by itself, whatever the others are."""
     found: list[Problem] = []
+    known = frozenset(f"worker-{worker}" for worker in workers_of(scenario.faults, scenario.training.workers))
     for index, fault in enumerate(scenario.faults):
         found += role_problems(scenario, index, fault)
         found += _point_problems(scenario, index, fault)
-        found += _own_problems(scenario, index, fault)
+        found += _own_problems(scenario, index, fault, known)
     return found
 
 
@@ -109,7 +110,7 @@ def _chunk_problems(scenario: Scenario, index: int, path: tuple[str, ...], point
 # ---------------------------------------------------------------- one fault
 
 
-def _own_problems(scenario: Scenario, index: int, fault: AnyFault) -> Iterator[Problem]:
+def _own_problems(scenario: Scenario, index: int, fault: AnyFault, known: frozenset[str]) -> Iterator[Problem]:
     for engine in scenario.engines:
         if engine not in fault.able | fault.able_with_toxiproxy:
             able = ", ".join(sorted(fault.able | fault.able_with_toxiproxy))
@@ -122,7 +123,7 @@ def _own_problems(scenario: Scenario, index: int, fault: AnyFault) -> Iterator[P
         if isinstance(fault.starts, TimeTrigger) or fault.starts.role != COORDINATOR:
             yield at_fault(index, ("trigger",), "checkpoints are damaged while the coordinator stands at a phase")
     elif isinstance(fault, LinkFault):
-        yield from _link_problems(scenario, index, fault)
+        yield from _link_problems(index, fault, known)
     if "ring" in scenario.strategies and SERVER in roles_of(fault):
         yield at_fault(index, (), "a ring has no server; set strategies: [ps]")
 
@@ -159,8 +160,7 @@ def _pause_problems(index: int, fault: Pause) -> Iterator[Problem]:
         yield at_fault(index, ("return_at",), text)
 
 
-def _link_problems(scenario: Scenario, index: int, fault: LinkFault) -> Iterator[Problem]:
-    known = {f"worker-{worker}" for worker in workers_of(scenario.faults, scenario.training.workers)}
+def _link_problems(index: int, fault: LinkFault, known: frozenset[str]) -> Iterator[Problem]:
     for role in sorted({role for link in fault.links for role in link}):
         if is_worker(role) and role not in known:
             where = "pairs" if fault.pairs is not None else "groups"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from chaos.fault_kinds.base import PhaseTrigger
@@ -62,10 +63,11 @@ def _strangers(faults: Sequence[AnyFault], workers: int) -> Iterator[Problem]:
 def _worker_problems(faults: Sequence[AnyFault], workers: int, worker: int) -> Iterator[Problem]:
     lives = lives_of(faults, worker, workers)
     enders = {life.ended_by for life in lives}
-    slow = {fault.step for _, _, fault in faults_on(faults, worker) if isinstance(fault, Straggle)}
-    stand = [position for position, _, _ in faults_on(faults, worker)]
-    for position, index, fault in faults_on(faults, worker):
-        if stand.count(position) > 1:
+    on_it = faults_on(faults, worker)
+    slow = {fault.step for _, _, fault in on_it if isinstance(fault, Straggle)}
+    stand = Counter(position for position, _, _ in on_it)
+    for position, index, fault in on_it:
+        if stand[position] > 1:
             yield at_fault(index, (), f"worker-{worker} stands at this point for two faults; one of them must go")
             continue
         there = index in enders if leaves(fault) else any(life.holds(position) for life in lives)
@@ -117,8 +119,9 @@ def _deserted_steps(faults: Sequence[AnyFault], workers: int, steps: int) -> Ite
         start = fault.starts
         if targets_of(fault) and isinstance(start, PhaseTrigger):
             last_at[start.step] = index
+    steady = steady_workers(faults, workers, last_at)
     for step, index in sorted(last_at.items()):
-        if step <= steps and not steady_workers(faults, workers, step):
+        if step <= steps and not steady[step]:
             text = (
                 f"nobody would be left in step {step}: one worker must stay and contribute."
                 " To kill all and go back to a checkpoint, kill everyone"

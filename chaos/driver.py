@@ -279,9 +279,8 @@ class Driver:
         """With a fixed schedule nobody else may miss a deadline: the result would not be the scheduled one."""
         if not self._scenario.fixed:
             return []
-        planned = {role for act in self._acts for role in act.late_in(fact.step)}
         missing = [worker_name(worker) for worker, reason in fact.left_out if "deadline" in reason]
-        late = [role for role in missing if role not in planned]
+        late = [role for role in missing if not any(role in act.late_in(fact.step) for act in self._acts)]
         if not late:
             return []
         return [Tell(FaultMissed(SCHEDULE, f"{', '.join(late)} missed the deadline of step {fact.step} unplanned"))]

@@ -6,7 +6,8 @@ way in. Faults that a clock triggers have no position; a worker that they may ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from chaos.fault_kinds.base import EVERYONE, PhaseTrigger, TimeTrigger, is_worker
@@ -123,15 +124,24 @@ def unsure_workers(faults: Sequence[AnyFault]) -> frozenset[int]:
     return frozenset(worker_id(fault.target) for fault in timed if is_worker(fault.target))
 
 
-def steady_workers(faults: Sequence[AnyFault], workers: int, step: int) -> tuple[int, ...]:
-    """Workers that are members through the whole of `step` and contribute to it in time."""
+def steady_workers(faults: Sequence[AnyFault], workers: int, steps: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """By step: the workers that are members through the whole of it and contribute in time, ascending."""
     unsure = unsure_workers(faults)
-    slow = {worker_id(fault.target) for fault in faults if isinstance(fault, Straggle) and fault.step == step}
-    return tuple(
-        worker
-        for worker in workers_of(faults, workers)
-        if worker not in unsure | slow and any(life.covers(step) for life in lives_of(faults, worker, workers))
-    )
+    slow = {(fault.step, worker_id(fault.target)) for fault in faults if isinstance(fault, Straggle)}
+    lives = {
+        worker: lives_of(faults, worker, workers) for worker in workers_of(faults, workers) if worker not in unsure
+    }
+    return {
+        step: tuple(
+            worker for worker, its in lives.items() if (step, worker) not in slow and _latest(its, step).covers(step)
+        )
+        for step in steps
+    }
+
+
+def _latest(lives: Sequence[Life], step: int) -> Life:
+    """The one that began last up to `step`: no other can cover it, since they follow each other."""
+    return lives[max(0, bisect_right(lives, step, key=lambda life: life.start) - 1)]
 
 
 def expected_joins(faults: Sequence[AnyFault], workers: int) -> tuple[tuple[int, int], ...]:

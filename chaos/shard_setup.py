@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from chaos.fault_kinds.base import Milliseconds, Strict
-from chaos.training_setup import Count, Seed, TimingSetup
+from chaos.training_setup import STEPS_MAX, Count, Seed, TimingSetup
 from services.shard_config import Compression, ShardRunConfig, Staleness
 from training.adamw import AdamWConfig
 from training.boundary_codec.feedback import WHY_UNSUPPORTED
@@ -175,7 +175,7 @@ class ShardTrainingSetup(Strict):
     """Contexts of a step."""
     micro_batches: Count = 1
     optimizer: ShardOptimizerSetup = ShardOptimizerSetup()
-    steps: Annotated[int, Field(ge=1, le=1_000_000)] = 8
+    steps: Annotated[int, Field(ge=1, le=STEPS_MAX)] = 8
     seed: Seed = 1
     """Parameters, batches, delays, and every draw of the simulator."""
     staleness: StalenessSetup = StalenessSetup()

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from chaos.scenario import Scenario, checked
+from chaos.training_setup import STEPS_MAX
 from services.events import COORDINATOR
+from training.errors import ConfigurationError
 
 WORKERS = 4
 # Patient: on a busy machine a container takes long to start, and nobody may be lost that no fault took.
@@ -22,14 +24,24 @@ _TIMING = {"lease_ms": 4000.0, "deadline_ms": 20_000.0, "exchange_ms": 10_000.0,
 _PHASES = ("open", "offer", "reduce", "ready", "apply", "applied")
 _AWAY = (2, 5)  # steps, both ends included
 _BETWEEN = (10, 40)
+_FIRST = 2
 _CLEAN_STEPS = 5
 _SAMPLES = 4000
+FAULTS_MAX = (STEPS_MAX - _FIRST - _CLEAN_STEPS) // (_AWAY[1] + _BETWEEN[1])  # so many fit one run, whatever is drawn
 
 
 def soak_scenario(seed: int, faults: int, engine: str, *, partitions: bool) -> Scenario:
-    """So many faults, one after the other; with probability 1/4 a second worker is killed together with the first."""
+    """So many faults, one after the other; with probability 1/4 a second worker is killed together with the first.
+
+    Raises ConfigurationError for more than FAULTS_MAX.
+    """
+    if faults > FAULTS_MAX:
+        raise ConfigurationError(
+            f"{faults} faults: a run of {STEPS_MAX:,} steps, the longest, has room for {FAULTS_MAX:,};"
+            " make several runs, each with a seed of its own"
+        )
     generator = np.random.Generator(np.random.PCG64(seed))
-    drawn, step = [], 2
+    drawn, step = [], _FIRST
     for _ in range(faults):
         step += _between(generator, _BETWEEN)
         back = step + _between(generator, _AWAY)

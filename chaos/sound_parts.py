@@ -13,14 +13,14 @@ from pydantic import ValidationError
 
 from chaos.checks import fault_problems, problems
 from chaos.problem import Path, Problem
-from chaos.training_setup import WORKERS_MAX
+from chaos.training_setup import STEPS_MAX, WORKERS_MAX
 
 if TYPE_CHECKING:
     from chaos.scenario import Scenario
 
 _ASIDE = frozenset({"name", "title", "description", "expect", "clean_steps", "liveness_bound_ms"})
 _NEUTRAL: dict[str, Any] = {"name": "x", "title": "x", "clean_steps": 1}
-_LENIENT: dict[str, Any] = {"workers": WORKERS_MAX, "steps": 1_000_000}
+_LENIENT: dict[str, Any] = {"workers": WORKERS_MAX, "steps": STEPS_MAX}
 _ANY_SIZE: dict[str, Any] = {"dataset": {"kind": "file", "path": "x.csv"}}
 
 

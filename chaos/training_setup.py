@@ -18,6 +18,7 @@ from training.datasets import DatasetSpec
 from training.models import parameter_count
 
 WORKERS_MAX = 64
+STEPS_MAX = 1_000_000
 KNOWN_SHAPES = {"digits": (64, 10)}  # feature and class counts of data sets whose shape is known beforehand
 
 Count = Annotated[int, Field(ge=1)]
@@ -115,7 +116,7 @@ class TrainingSetup(Strict):
     batch: BatchSetup = BatchSetup()
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 4
     """The first cast: worker-1 … worker-<workers>."""
-    steps: Annotated[int, Field(ge=1, le=1_000_000)] = 16
+    steps: Annotated[int, Field(ge=1, le=STEPS_MAX)] = 16
     seed: Seed = 1
     """Parameters, order of the samples, and every draw of the simulator."""
     chunk_elements: Annotated[int, Field(ge=1, le=1_048_576)] = 131_072

@@ -33,6 +33,7 @@ def soak(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")] = False,
 ) -> None:
     """Disturb one long run from a seed. Exit code 0: no violation, all samples accounted for, nothing grows."""
+    from chaos.soaking import FAULTS_MAX
     from testbed.engines import require_one_machine
     from testbed.run_folder import folder_for, left_of
     from testbed.soaking import pace_s, soaked
@@ -44,8 +45,9 @@ def soak(
     folder = folder_for(f"soak-{engine}-{strategy}-{seed}-{datetime.now(UTC):%Y%m%d-%H%M%S}", out)
     if faults is None:
         each_s = pace_s(seed, engine, strategy, say)
-        faults = max(1, round(minutes * 60.0 / each_s))
-        say(f"one fault every {each_s:.1f} s: {faults} of them are {minutes:g} minutes")
+        faults = max(1, round(min(FAULTS_MAX, minutes * 60.0 / each_s)))
+        most = ", and one run holds no more" if faults == FAULTS_MAX else ""
+        say(f"one fault every {each_s:.2g} s: {faults} of them are {faults * each_s / 60.0:.3g} minutes{most}")
     parts = ["gradstorm", "soak", "--faults", str(faults), "--seed", str(seed)]
     command = shlex.join([*parts, "--engine", engine, "--strategy", strategy])
     typer.echo(command, err=as_json)

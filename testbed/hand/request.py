@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from chaos.scenario import Scenario, checked
 from chaos.shard_setup import ShardTrainingSetup
-from chaos.training_setup import TrainingSetup
+from chaos.training_setup import STEPS_MAX, TrainingSetup
 from services.any_config import SHARDS, AnyStrategy
 from testbed.engines.standing import StandingEngine
 from testbed.hand.control import Standing
@@ -18,7 +18,7 @@ from testbed.planning import Prepared, RunRequest, prepare
 from training.errors import ConfigurationError
 from training.transformer.sharding import MAX_SHARDS
 
-STEPS = 1_000_000
+STEPS = STEPS_MAX
 _CHECKPOINT_EVERY = 100
 
 

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import pytest
 
 from chaos.fault_kinds.links import Partition
 from chaos.fault_kinds.roles import Kill, Pause
-from chaos.membership import returns_at
-from chaos.soaking import soak_scenario
+from chaos.faults import AnyFault
+from chaos.membership import Position, faults_on, returns_at
+from chaos.soaking import FAULTS_MAX, soak_scenario
+from chaos.training_setup import STEPS_MAX
 from testbed.cli import run_command
 from testbed.soaking import soaked
 from testbed.usage import Sample, UsageWatch, growth_of, read_answer
@@ -36,6 +39,50 @@ def test_a_schedule_follows_from_its_seed() -> None:
     back = [returns_at(fault) or 0 for fault in first.faults]
     assert 0 not in back
     assert all(earlier <= later for earlier, later in pairwise(back))
+
+
+def test_the_longest_fits_one_run_and_more_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    longest = soak_scenario(1, FAULTS_MAX, "sim", partitions=True)
+    assert len(longest.faults) >= FAULTS_MAX
+    assert STEPS_MAX // 2 < longest.training.steps <= STEPS_MAX
+    assert run_command(["soak", "--faults", str(FAULTS_MAX + 1), "--engine", "sim"]) == 2
+    assert capsys.readouterr().err == (
+        "gradstorm: 22223 faults: a run of 1,000,000 steps, the longest, has room for 22,222;"
+        " make several runs, each with a seed of its own\n"
+    )
+
+
+@pytest.mark.parametrize("minutes", ["60", "inf"])
+def test_minutes_that_one_run_cannot_hold_are_said(
+    minutes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pace_s(*_: object) -> float:
+        return 0.06
+
+    monkeypatch.setattr("testbed.soaking.pace_s", pace_s)
+    monkeypatch.setattr(
+        "testbed.soaking.soaked",
+        lambda _, faults, *__: soaked(1, faults // FAULTS_MAX, "sim", "ring", tmp_path / "run", print),
+    )
+    assert run_command(["soak", "--minutes", minutes, "--engine", "sim"]) == 0
+    assert (
+        "one fault every 0.06 s: 22222 of them are 22.2 minutes, and one run holds no more" in capsys.readouterr().err
+    )
+
+
+def test_planning_looks_at_each_worker_as_often_however_many_faults_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked at anew for every fault, an hour of the simulator took days to plan."""
+    looks: list[int] = []
+
+    def counted(faults: Sequence[AnyFault], worker: int) -> list[tuple[Position, int, AnyFault]]:
+        looks.append(worker)
+        return faults_on(faults, worker)
+
+    monkeypatch.setattr("chaos.membership.faults_on", counted)
+    soak_scenario(1, 5, "sim", partitions=True)
+    few = len(looks)
+    soak_scenario(1, 50, "sim", partitions=True)
+    assert 0 < len(looks) - few == few
 
 
 def test_memory_that_stands_does_not_grow_and_memory_that_rises_does() -> None:
