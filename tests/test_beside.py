@@ -40,6 +40,49 @@ def test_without_end(): threading.Event().wait(60)
 """
 
 
+LANES = """
+import os, pytest
+
+def told(name):
+    with open("told", "a") as told:
+        told.write(f"{os.environ['PYTEST_XDIST_WORKER']} {name}\\n")
+
+@pytest.mark.parametrize("number", range(6))
+def test_usual(number): told("MODULE")
+"""
+LANES_OF_PROCESSES = (
+    LANES
+    + """
+@pytest.mark.local
+@pytest.mark.xdist_group("another")
+@pytest.mark.parametrize("number", range(6))
+def test_process(number): told("MODULE")
+"""
+)
+
+
+@pytest.mark.slow
+def test_one_lane_takes_whatever_starts_processes(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = local\n")
+    for number in range(4):
+        text = LANES_OF_PROCESSES if number % 2 else LANES
+        (tmp_path / f"test_{number}.py").write_text(text.replace("MODULE", "processes" if number % 2 else "usual"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2"]
+    done = subprocess.run(
+        [*command, "--dist", "loadgroup", "--no-loadscope-reorder"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "GRADSTORM_LANES": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "36 passed" in done.stdout.splitlines()[-1], done.stdout
+    told = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
+    assert len({worker for worker, name in told if name == "processes"}) == 1
+    assert len({worker for worker, _ in told}) == 2
+
+
 @pytest.mark.slow
 def test_alone_is_alone_and_last_and_the_longest_begins_first(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
