@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chaos.checks import problems
 from chaos.fault_kinds.base import is_worker
@@ -130,7 +131,7 @@ def _draw(generator: np.random.Generator, scenario: Scenario, engine: str, strat
     if engine == "sim":
         makers += [(2, _disturb_links), (1, _cut_off)]
     weights = np.array([weight for weight, _ in makers])
-    _, make = makers[int(generator.choice(len(makers), p=weights / weights.sum()))]
+    _, make = makers[_weighted(generator, weights)]
     return make(generator, scenario)
 
 
@@ -258,6 +259,12 @@ def _cut_off(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
 
 def _between(generator: np.random.Generator, bounds: tuple[int, int]) -> int:
     return int(generator.integers(bounds[0], bounds[1] + 1))
+
+
+def _weighted(generator: np.random.Generator, weights: NDArray[np.float64]) -> int:
+    """As `generator.choice` draws, which loses a KeyboardInterrupt now and then."""
+    upto = (weights / weights.sum()).cumsum()
+    return int((upto / upto[-1]).searchsorted(generator.random(), side="right"))
 
 
 def _pick(generator: np.random.Generator, options: Sequence[Any]) -> Any:

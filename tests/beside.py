@@ -4,9 +4,6 @@ Workers share the machine and the Docker daemon. What measures times or memory i
 one at a time, while nothing else runs. Of the others those that may take longest (by their timeout) begin first, so
 that none of them is what everybody waits for at the end. Each worker is an owner of its own on the daemon, since a run
 sweeps what dead drivers of its owner left, and some tests look at just that.
-
-With GRADSTORM_LANES=1 and two workers one of them takes every file whose tests start processes or containers, so that
-no two of those are beside each other.
 """
 
 from __future__ import annotations
@@ -20,8 +17,6 @@ from pathlib import Path
 
 import pytest
 
-_STARTS_PROCESSES = ("local", "containers", "hosts", "alone")
-_LANES = os.environ.get("GRADSTORM_LANES") == "1"
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")  # empty where tests run one after the other
 DOOR = Path(__file__)  # locked by all workers: one alone, or any number beside each other
 
@@ -36,18 +31,6 @@ def put_in_order(items: list[pytest.Item]) -> None:
     """Longest first, `alone` last; otherwise as they were. A process that runs all tests keeps their order."""
     if WORKER:
         items.sort(key=lambda item: (item.get_closest_marker("alone") is not None, -_timeout_s(item)))
-    if WORKER and _LANES:
-        _in_one_lane(items)
-
-
-def _in_one_lane(items: list[pytest.Item]) -> None:
-    """Files whose tests start processes become one group of pytest-xdist, in place of those that they have."""
-    files = {item.path for item in items if any(map(item.get_closest_marker, _STARTS_PROCESSES))}
-    for item in items:
-        if item.path in files:
-            for node, mark in list(item.iter_markers_with_node("xdist_group")):
-                node.own_markers.remove(mark)
-            item.add_marker(pytest.mark.xdist_group("starts processes"))
 
 
 def _timeout_s(item: pytest.Item) -> float:

@@ -39,7 +39,6 @@ def pytest_sessionfinish() -> None:
         run(asyncio.sleep(0))  # whoever has run this loop once holds gRPC's state
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     beside.put_in_order(items)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -83,6 +84,14 @@ def test_planning_looks_at_each_worker_as_often_however_many_faults_there_are(mo
     few = len(looks)
     soak_scenario(1, 50, "sim", partitions=True)
     assert 0 < len(looks) - few == few
+
+
+def test_nothing_draws_by_choice() -> None:
+    """numpy's `Generator.choice` loses a KeyboardInterrupt now and then: the command goes on for an hour."""
+    root = Path(__file__).resolve().parents[2]
+    sources = [path for part in ("chaos", "services", "testbed", "training") for path in (root / part).rglob("*.py")]
+    assert len(sources) > 100
+    assert [path.name for path in sources if re.search(r"\.choice\(", path.read_text("utf-8"))] == []
 
 
 def test_memory_that_stands_does_not_grow_and_memory_that_rises_does() -> None:
