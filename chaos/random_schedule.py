@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chaos.checks import problems
+from chaos.dice import between, pick, pick_weighted
 from chaos.fault_kinds.base import is_worker
 from chaos.fault_kinds.links import Cut, LinkFault
 from chaos.fault_kinds.roles import AddWorker, Kill, Pause
@@ -50,7 +50,7 @@ def random_scenario(
     limits = limits or SweepLimits()
     generator = np.random.Generator(np.random.PCG64(seed))
     scenario = _setup(generator, seed, engine, strategy, limits)
-    wanted = _between(generator, limits.faults)
+    wanted = between(generator, limits.faults)
     for _ in range(wanted * _DRAWS_PER_FAULT):
         if len(scenario.faults) >= wanted:
             break
@@ -67,14 +67,14 @@ def _setup(generator: np.random.Generator, seed: int, engine: str, strategy: Str
         **shape,
         "batch": {
             "mode": "per_worker" if per_worker else "global",
-            "size": _between(generator, (1, 9) if per_worker else (3, 40)),
+            "size": between(generator, (1, 9) if per_worker else (3, 40)),
         },
-        "optimizer": {"momentum": _pick(generator, (0.0, 0.9))},
-        "workers": _between(generator, limits.workers),
-        "steps": _between(generator, limits.steps),
-        "seed": _between(generator, (0, 2**31)),
-        "chunk_elements": _pick(generator, chunks),
-        "checkpoint_every": _between(generator, (2, 7)),
+        "optimizer": {"momentum": pick(generator, (0.0, 0.9))},
+        "workers": between(generator, limits.workers),
+        "steps": between(generator, limits.steps),
+        "seed": between(generator, (0, 2**31)),
+        "chunk_elements": pick(generator, chunks),
+        "checkpoint_every": between(generator, (2, 7)),
         "timing": dict(_TIMING),
     }
     head = {"name": f"random-{seed}", "title": f"Random schedule {seed}", "engines": [engine], "strategies": [strategy]}
@@ -87,12 +87,12 @@ def _shape(generator: np.random.Generator) -> tuple[Draw, tuple[int, ...]]:
     Noise is never exactly zero: a bug in the sign of a zero shows only in data that have some, as the margins of
     digits do.
     """
-    blobs: Draw = {"sample_count": _between(generator, (5, 211)), "seed": _between(generator, (0, 9))}
+    blobs: Draw = {"sample_count": between(generator, (5, 211)), "seed": between(generator, (0, 9))}
     luck = generator.random()
     if luck < 0.1:
         return {"dataset": {"kind": "digits", "seed": blobs["seed"]}}, (131, 650, 131_072)
     if luck < 0.25:
-        model = {"kind": "mlp", "hidden_count": _between(generator, (2, 5))}
+        model = {"kind": "mlp", "hidden_count": between(generator, (2, 5))}
         return {"dataset": blobs, "model": model}, (7, 36, 131_072)
     return {"dataset": blobs}, (5, 7, 36, 131_072)
 
@@ -130,20 +130,18 @@ def _draw(generator: np.random.Generator, scenario: Scenario, engine: str, strat
         makers.append((1.5, _kill_server))
     if engine == "sim":
         makers += [(2, _disturb_links), (1, _cut_off)]
-    weights = np.array([weight for weight, _ in makers])
-    _, make = makers[_weighted(generator, weights)]
-    return make(generator, scenario)
+    return pick_weighted(generator, makers)(generator, scenario)
 
 
 def _kill_worker(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
     worker = _worker(generator, scenario)
-    phase = _pick(generator, [info.name for info in phases_of(worker) if info.kind != JOINER])
+    phase = pick(generator, [info.name for info in phases_of(worker) if info.kind != JOINER])
     trigger: Draw = {"step": _step(generator, scenario), "phase": phase}
     if phase == "reduce" and generator.random() < 0.5:
-        trigger["chunk"] = _between(generator, (0, (scenario.training.chunk_count or 1) - 1))
+        trigger["chunk"] = between(generator, (0, (scenario.training.chunk_count or 1) - 1))
     fault: Draw = {"kind": "kill", "target": worker, "trigger": trigger}
     if generator.random() < 0.5:
-        fault["relaunch_at"] = trigger["step"] + _between(generator, (1, 5))
+        fault["relaunch_at"] = trigger["step"] + between(generator, (1, 5))
     return [fault]
 
 
@@ -159,16 +157,14 @@ def _kill_joiner(generator: np.random.Generator, scenario: Scenario) -> list[Dra
     ]
     if not joins:
         return []
-    worker, step = _pick(generator, joins)
-    return [
-        {"kind": "kill", "target": worker, "trigger": {"step": step, "phase": _pick(generator, ("sync", "proved"))}}
-    ]
+    worker, step = pick(generator, joins)
+    return [{"kind": "kill", "target": worker, "trigger": {"step": step, "phase": pick(generator, ("sync", "proved"))}}]
 
 
 def _pause(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
     worker, step = _worker(generator, scenario), _step(generator, scenario)
-    phase = _pick(generator, [info.name for info in phases_of(worker) if info.kind != JOINER])
-    back = step + _between(generator, (1, 5))
+    phase = pick(generator, [info.name for info in phases_of(worker) if info.kind != JOINER])
+    back = step + between(generator, (1, 5))
     return [{"kind": "pause", "target": worker, "trigger": {"step": step, "phase": phase}, "return_at": back}]
 
 
@@ -194,19 +190,19 @@ def _kill_verifier(generator: np.random.Generator, scenario: Scenario) -> list[D
 
 
 def _kill_single(generator: np.random.Generator, scenario: Scenario, role: str) -> Draw:
-    phase = _pick(generator, [info.name for info in phases_of(role)])
+    phase = pick(generator, [info.name for info in phases_of(role)])
     return {"kind": "kill", "target": role, "trigger": {"step": _step(generator, scenario), "phase": phase}}
 
 
 def _kill_everyone(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
     trigger = {
         "step": _step(generator, scenario),
-        "phase": _pick(generator, [info.name for info in phases_of(COORDINATOR)]),
+        "phase": pick(generator, [info.name for info in phases_of(COORDINATOR)]),
     }
     kill: Draw = {"kind": "kill", "target": "everyone", "trigger": trigger}
     if generator.random() < 0.5:
         return [kill]
-    how = _pick(generator, ("truncate", "flip", "zero", "remove_pointer"))
+    how = pick(generator, ("truncate", "flip", "zero", "remove_pointer"))
     return [{"kind": "corrupt_checkpoint", "how": how, "trigger": trigger}, kill]
 
 
@@ -214,7 +210,7 @@ def _disturb_links(generator: np.random.Generator, scenario: Scenario) -> list[D
     training = scenario.training
     parts = 2 * (training.chunk_count or 1) * training.workers  # of one attempt; what breaks it starts it anew
     rarely = min(0.02, 0.7 / parts)
-    kind, settings = _pick(
+    kind, settings = pick(
         generator,
         (
             ("latency", {"delay_ms": 20.0}),
@@ -227,7 +223,7 @@ def _disturb_links(generator: np.random.Generator, scenario: Scenario) -> list[D
     )
     workers = [f"worker-{worker}" for worker in range(1, scenario.training.workers + 1)]
     step = _step(generator, scenario)
-    until = step + _between(generator, (2, 6))
+    until = step + between(generator, (2, 6))
     return [
         {
             "kind": kind,
@@ -241,7 +237,7 @@ def _disturb_links(generator: np.random.Generator, scenario: Scenario) -> list[D
 
 def _cut_off(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
     workers = [f"worker-{worker}" for worker in range(1, scenario.training.workers + 1)]
-    cut = sorted(generator.permutation(workers)[: _between(generator, (1, max(1, len(workers) - 1)))].tolist())
+    cut = sorted(generator.permutation(workers)[: between(generator, (1, max(1, len(workers) - 1)))].tolist())
     stay = [worker for worker in workers if worker not in cut]
     step = _step(generator, scenario)
     return [
@@ -249,7 +245,7 @@ def _cut_off(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
             "kind": "partition",
             "groups": [[COORDINATOR, *stay], cut],
             "trigger": {"role": COORDINATOR, "step": step, "phase": "opened"},
-            "return_at": step + _between(generator, (1, 5)),
+            "return_at": step + between(generator, (1, 5)),
         }
     ]
 
@@ -257,23 +253,9 @@ def _cut_off(generator: np.random.Generator, scenario: Scenario) -> list[Draw]:
 # ---------------------------------------------------------------- dice
 
 
-def _between(generator: np.random.Generator, bounds: tuple[int, int]) -> int:
-    return int(generator.integers(bounds[0], bounds[1] + 1))
-
-
-def _weighted(generator: np.random.Generator, weights: NDArray[np.float64]) -> int:
-    """As `generator.choice` draws, which loses a KeyboardInterrupt now and then."""
-    upto = (weights / weights.sum()).cumsum()
-    return int((upto / upto[-1]).searchsorted(generator.random(), side="right"))
-
-
-def _pick(generator: np.random.Generator, options: Sequence[Any]) -> Any:
-    return options[int(generator.integers(len(options)))]
-
-
 def _step(generator: np.random.Generator, scenario: Scenario) -> int:
-    return _between(generator, (1, max(1, scenario.training.steps - _CLEAN_STEPS)))
+    return between(generator, (1, max(1, scenario.training.steps - _CLEAN_STEPS)))
 
 
 def _worker(generator: np.random.Generator, scenario: Scenario) -> str:
-    return f"worker-{_pick(generator, workers_of(scenario.faults, scenario.training.workers))}"
+    return f"worker-{pick(generator, workers_of(scenario.faults, scenario.training.workers))}"

@@ -8,11 +8,12 @@ point in the run, so the result is fixed: the same seed ends with the same param
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from chaos.dice import between, pick
 from chaos.scenario import Scenario, checked
 from chaos.training_setup import STEPS_MAX
 from services.events import COORDINATOR
@@ -43,8 +44,8 @@ def soak_scenario(seed: int, faults: int, engine: str, *, partitions: bool) -> S
     generator = np.random.Generator(np.random.PCG64(seed))
     drawn, step = [], _FIRST
     for _ in range(faults):
-        step += _between(generator, _BETWEEN)
-        back = step + _between(generator, _AWAY)
+        step += between(generator, _BETWEEN)
+        back = step + between(generator, _AWAY)
         drawn += list(_drawn(generator, step, back, partitions))
         step = back
     plain = {
@@ -68,11 +69,11 @@ def soak_scenario(seed: int, faults: int, engine: str, *, partitions: bool) -> S
 
 def _drawn(generator: np.random.Generator, step: int, back: int, partitions: bool) -> Iterator[dict[str, Any]]:
     first, second = (f"worker-{int(number) + 1}" for number in generator.permutation(WORKERS)[:2])
-    kind = _one_of(generator, ("kill", "pause", "partition") if partitions else ("kill", "pause"))
+    kind = pick(generator, ("kill", "pause", "partition") if partitions else ("kill", "pause"))
     if kind == "kill":
         yield _kill(generator, first, step, back)
     elif kind == "pause":
-        phase = _one_of(generator, ("open", "offer"))
+        phase = pick(generator, ("open", "offer"))
         yield {"kind": kind, "target": first, "trigger": {"step": step, "phase": phase}, "return_at": back}
     else:
         others = [f"worker-{number}" for number in range(1, WORKERS + 1) if f"worker-{number}" != first]
@@ -88,14 +89,5 @@ def _drawn(generator: np.random.Generator, step: int, back: int, partitions: boo
 
 
 def _kill(generator: np.random.Generator, worker: str, step: int, back: int) -> dict[str, Any]:
-    trigger = {"step": step, "phase": _one_of(generator, _PHASES)}
+    trigger = {"step": step, "phase": pick(generator, _PHASES)}
     return {"kind": "kill", "target": worker, "trigger": trigger, "relaunch_at": back}
-
-
-def _one_of(generator: np.random.Generator, words: Sequence[str]) -> str:
-    """As `generator.choice`, which loses a KeyboardInterrupt now and then."""
-    return words[int(generator.integers(len(words)))]
-
-
-def _between(generator: np.random.Generator, bounds: tuple[int, int]) -> int:
-    return int(generator.integers(bounds[0], bounds[1], endpoint=True))
