@@ -33,7 +33,6 @@ class KillAct(Act):
         self._codes: dict[str, int] = {}
         self._missing: list[str] = []  # launched again, not back yet
         self._back: Witness = {}
-        self._recovered = False
 
     def strike(self, hold: Hold | None) -> list[Action]:
         victims = self._find_victims()
@@ -71,7 +70,6 @@ class KillAct(Act):
             return []
         match fact:
             case Recovered():
-                self._recovered = True
                 return self._arrived(COORDINATOR, {"recovered_at_step": fact.step, "generation": fact.generation})
             case Proven():
                 return self._proved(worker_name(fact.worker), fact.step)
@@ -141,8 +139,12 @@ class KillAct(Act):
         return wrong or self._arrived(role, {"proved_after_step": step})
 
     def _opened(self, step: int) -> list[Action]:
-        """Its step has opened: whoever is not back by now is late."""
-        due = step >= self.returns_at if self.returns_at is not None else self.target == EVERYONE and self._recovered
+        """Its step has opened: whoever is not back by now is late.
+
+        Where everyone died, the run first goes back to a checkpoint. What the coordinator opens before that is for
+        those whose death it has not heard of, and goes nowhere.
+        """
+        due = step >= self.returns_at if self.returns_at is not None else "rolled_back_to" in self._back
         late = [role for role in self._missing if is_worker(role)]
         if not due or not late or not isinstance(self.start, PhaseTrigger):
             return []

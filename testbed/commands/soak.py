@@ -17,6 +17,8 @@ from testbed.exit_codes import ExitCode
 if TYPE_CHECKING:
     from testbed.soaking import Soaked
 
+_STRATEGIES = ("ring", "ps")
+
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
@@ -25,8 +27,11 @@ def add_to(app: typer.Typer) -> None:
 
 def soak(
     minutes: Annotated[float, typer.Option(min=0.1, help="About how long; a first, short run tells the pace.")] = 2.0,
-    faults: Annotated[int | None, typer.Option(min=1, help="How many faults instead: the same schedule again.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the schedule.")] = 1,
+    faults: Annotated[
+        int | None,
+        typer.Option(min=1, help="How often instead, two deaths at once counted as one: the same schedule again."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the schedule.")] = 1,
     engine: Annotated[str, typer.Option(help="Where the roles live: sim, local or containers.")] = "containers",
     strategy: Annotated[str, typer.Option(help="ring or ps.")] = "ring",
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; it must not exist.")] = None,
@@ -37,11 +42,14 @@ def soak(
     from testbed.engines import require_one_machine
     from testbed.run_folder import folder_for, left_of
     from testbed.soaking import pace_s, soaked
+    from training.errors import ConfigurationError
 
     def say(text: str) -> None:
         typer.echo(text, err=True)
 
     require_one_machine(engine, "a soak runs")
+    if strategy not in _STRATEGIES:
+        raise ConfigurationError(f"no soak of strategy {strategy!r}; choose {' or '.join(_STRATEGIES)}")
     folder = folder_for(f"soak-{engine}-{strategy}-{seed}-{datetime.now(UTC):%Y%m%d-%H%M%S}", out)
     if faults is None:
         each_s = pace_s(seed, engine, strategy, say)

@@ -46,6 +46,7 @@ def sweep(
 ) -> None:
     """Run random schedules and judge each. Exit code 0: none was violated, and none was left unknown."""
     from testbed.places import require_folder
+    from testbed.plants import find_plant
     from testbed.run_folder import runs_home
     from testbed.sweeping import SweepPlan, pool_of
     from training.errors import ConfigurationError
@@ -54,6 +55,8 @@ def sweep(
         raise ConfigurationError(f"no strategy {strategy!r}; choose one of: {', '.join(_STRATEGIES)}")
     if engine not in ("sim", "local"):
         raise ConfigurationError(f"no sweep on engine {engine!r}; choose sim or local")
+    for name in plant or ():
+        find_plant(name)
     plan = SweepPlan(runs, seed, _STRATEGIES[strategy], _range_of(workers), tuple(plant or ()), engine)  # type: ignore[arg-type]
     folder = out or runs_home() / "sweeps"
     require_folder(folder, "the folder of the schedules", "--out or GRADSTORM_HOME")
@@ -65,12 +68,15 @@ def sweep(
 
 
 def _range_of(text: str) -> tuple[int, int]:
+    from chaos.training_setup import WORKERS_MAX
     from training.errors import ConfigurationError
 
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= low <= high:
         raise ConfigurationError(f"--workers {text!r} is neither a number nor a range such as 3-8")
+    if high > WORKERS_MAX:
+        raise ConfigurationError(f"--workers {text!r}: a run has at most {WORKERS_MAX} workers")
     return low, high
 
 

@@ -34,6 +34,23 @@ faults:
   - {kind: straggle, target: worker-2, step: 5}
 """
 
+ALL_IN_A_SHORT_STEP = """
+name: all-in-a-short-step
+title: Everyone dies in a step to which not all contribute
+training: {workers: 3, steps: 12}
+faults: [{kind: kill, target: everyone, trigger: {step: 8, phase: decide}}]
+clean_steps: 1
+"""
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("strategy", ["ring", "ps"])
+def test_everyone_may_die_in_a_step_to_which_not_all_contribute(strategy: str, seed: int, tmp_path: Path) -> None:
+    """The coordinator that is back may open that step once more, before it hears of the last death."""
+    scenario = parse_scenario(ALL_IN_A_SHORT_STEP, "short")
+    document = run(scenario, strategy=strategy, seed=seed, out=tmp_path / "run").document
+    assert (document["verdict"], document["reasons"]) == ("pass", [])
+
 
 @pytest.mark.parametrize("strategy", ["ring", "ps"])
 @pytest.mark.parametrize("every", [1, 3])
